@@ -1,0 +1,3 @@
+"""clika_runtime: an inference runtime for models on your own hardware."""
+
+from ._version import __version__

@@ -1,0 +1,1 @@
+"""The native core: Cython and C++, one extension module ``_core``."""
