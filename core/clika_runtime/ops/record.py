@@ -1,14 +1,33 @@
 """Operator records: one declaration per operator, from which everything else is derived.
 
-A record feeds the public function, the ``Tensor`` method, the node's opcode, the type stub and the reference
-page. It holds no kernel: backends register kernels under the record's name.
+A record feeds the public function, the ``Tensor`` method, the node's opcode, the type stub and the
+reference page. It holds no kernel: backends register kernels under the record's name.
+
+What a call does with a record:
+
+1. Bind. Positional and keyword arguments go to ``args`` in order; ``Arg.aliases`` are further keyword
+   names. A ``variadic`` argument (``permute``'s dims, ``reshape``'s shape) takes one sequence, or, in
+   a call, all remaining positional integers: ``x.reshape(2, 3)`` is ``x.reshape((2, 3))``.
+2. Settle statics. ``ints`` takes an int, a sequence of ints or None and is a tuple of ints (or None)
+   from here on; ``int`` also takes a sequence of exactly one int (``argmax(x, dims=[1])``);
+   ``number`` is a Python int or float and is packed as INT or FLOAT accordingly; a ``str`` with
+   ``modes`` is checked by ``Arg.mode_index`` and packed as its index, None standing for the default.
+   Everything else is as given: dims stay negative, and None stays None, for rules and kernels alike.
+3. A Python number in a ``number`` tensor argument enters as a 0-d operand with ``Meta.weak`` set and
+   dtype bool, int64 or float32. It takes part in promotion only by kind, as in PyTorch.
+4. ``infer(*args)`` gives the results, ``promote(*args)`` the dtypes that the tensor arguments enter
+   the kernel in: a dtype for all of them, a tuple with one entry per tensor argument, or None
+   (an entry or the whole) for "as it is". An input in another dtype is converted first.
+5. Run: the backend's kernel, else ``compose``. A ``VIEW`` operator whose ``infer`` returns a ``Meta``
+   instead of a ``View`` cannot share bytes; its ``compose`` copies and tries again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["RECORDS", "Arg", "Meta", "Record", "View", "op", "scalar", "static", "tensor"]
 
@@ -23,80 +42,191 @@ RANDOM = "random"
 FACTORY = "factory"
 
 
-@dataclass(frozen=True, slots=True)
-class Arg:
+class _Struct:
+    """Value semantics over ``__slots__``; a dataclass would cost its import (inspect) at start-up."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    def __repr__(self) -> str:
+        body = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"{type(self).__name__}({body})"
+
+
+class Arg(_Struct):
     """One argument. ``kind`` is ``tensor``, ``static`` or ``scalar`` (a runtime scalar)."""
 
-    name: str
-    kind: str
-    type: str = "tensor"
-    default: Any = REQUIRED
-    dtypes: frozenset[str] | None = None  # tensor: names of dtypes; None takes all
-    optional: bool = False
-    number: bool = False
-    sequence: bool = False
-    modes: tuple[str, ...] = ()  # static str: the allowed strings; the kernel sees the index
-    keyword_only: bool = False
+    __slots__ = (
+        "name",
+        "kind",
+        "type",
+        "default",
+        "dtypes",
+        "optional",
+        "number",
+        "sequence",
+        "modes",
+        "keyword_only",
+        "aliases",
+        "variadic",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        type: str = "tensor",
+        default: Any = REQUIRED,
+        dtypes: frozenset[str] | None = None,  # tensor: names of dtypes; None takes all
+        optional: bool = False,  # tensor: may be None
+        number: bool = False,  # tensor: may be a Python number
+        sequence: bool = False,  # tensor: a list of tensors
+        modes: tuple[str, ...] = (),  # static str: the allowed strings; the kernel sees the index
+        keyword_only: bool = False,
+        aliases: tuple[str, ...] = (),  # further keyword names
+        variadic: bool = False,  # static ints: also takes the remaining positional integers
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.type = type
+        self.default = default
+        self.dtypes = dtypes
+        self.optional = optional
+        self.number = number
+        self.sequence = sequence
+        self.modes = modes
+        self.keyword_only = keyword_only
+        self.aliases = aliases
+        self.variadic = variadic
 
     @property
     def required(self) -> bool:
         return self.default is REQUIRED
 
+    def mode_index(self, value: Any) -> int:
+        """The index of a string mode; refuses an unknown one with the accepted list."""
+        if value is None:
+            value = self.default
+        if isinstance(value, str) and value in self.modes:
+            return self.modes.index(value)
+        from ..errors import InvalidArgumentError
 
-@dataclass(frozen=True, slots=True)
-class Meta:
+        kind = "".join(part.capitalize() for part in self.name.split("_"))
+        choices = ", ".join(f"'{mode}'" for mode in self.modes)
+        raise InvalidArgumentError(
+            f"{self.name}: {value!r} is not a {kind}; choose one of {choices}"
+        )
+
+
+class Meta(_Struct):
     """What is known of a tensor without its bytes. ``weak`` marks a Python number's 0-d operand."""
 
-    shape: tuple[Any, ...]
-    dtype: Any
-    device: Any = None  # None in a result: the device of the inputs
-    scheme: int = 0
-    layout: int = 0
-    strides: tuple[Any, ...] | None = None  # in elements; None: contiguous
-    weak: bool = False
+    __slots__ = ("shape", "dtype", "device", "scheme", "layout", "strides", "weak")
+
+    def __init__(
+        self,
+        shape: tuple[Any, ...],
+        dtype: Any,
+        device: Any = None,  # None in a result: the device of the inputs
+        scheme: int = 0,
+        layout: int = 0,
+        strides: tuple[Any, ...] | None = None,  # in elements; None: contiguous
+        weak: bool = False,
+    ) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.device = device
+        self.scheme = scheme
+        self.layout = layout
+        self.strides = strides
+        self.weak = weak
 
     @property
     def ndim(self) -> int:
         return len(self.shape)
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """A result that shares the bytes of tensor argument ``source``. ``offset`` counts elements from it."""
+class View(_Struct):
+    """A result that shares the bytes of tensor argument ``source``; ``offset`` counts elements."""
 
-    shape: tuple[Any, ...]
-    strides: tuple[Any, ...]
-    offset: Any = 0
-    source: int = 0
+    __slots__ = ("shape", "strides", "offset", "source")
+
+    def __init__(
+        self, shape: tuple[Any, ...], strides: tuple[Any, ...], offset: Any = 0, source: int = 0
+    ) -> None:
+        self.shape = shape
+        self.strides = strides
+        self.offset = offset
+        self.source = source
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    name: str
-    summary: str
-    args: tuple[Arg, ...]
-    infer: Callable[..., Any]
-    traits: frozenset[str] = frozenset()
-    compose: Callable[..., Any] | None = None
-    mutates: int | None = None  # index (among the tensor arguments) of the one written in place
-    outputs: int = 1  # 0: as many as `infer` returns
-    method: bool = True  # also a Tensor method
-    aliases: tuple[str, ...] = ()
-    source: str = ""  # paper or specification of the method
-    doc: str = ""  # the long part of the reference page
-    codes: tuple[str, ...] = field(default=("INVALID_ARGUMENT",))
+class Record(_Struct):
+    """One operator. See the module's text for what each part means to a call."""
 
-    @property
-    def tensors(self) -> tuple[Arg, ...]:
-        return tuple(a for a in self.args if a.kind == "tensor")
+    __slots__ = (
+        "name",
+        "summary",
+        "args",
+        "infer",
+        "traits",
+        "compose",
+        "mutates",
+        "outputs",
+        "method",
+        "aliases",
+        "source",
+        "doc",
+        "codes",
+        "promote",
+        "tensors",
+        "statics",
+        "scalars",
+    )
 
-    @property
-    def statics(self) -> tuple[Arg, ...]:
-        return tuple(a for a in self.args if a.kind == "static")
+    def __init__(
+        self,
+        name: str,
+        summary: str,
+        args: tuple[Arg, ...],
+        infer: Callable[..., Any],
+        traits: frozenset[str] = frozenset(),
+        compose: Callable[..., Any] | None = None,
+        mutates: int | None = None,  # index (among the tensor arguments) of the one written
+        outputs: int = 1,  # 0: as many as `infer` returns
+        method: bool = True,  # also a Tensor method
+        aliases: tuple[str, ...] = (),
+        source: str = "",  # paper or specification of the method
+        doc: str = "",  # the long part of the reference page
+        codes: tuple[str, ...] = ("INVALID_ARGUMENT",),
+        promote: Callable[..., Any] | None = None,  # see step 4 above
+    ) -> None:
+        self.name = name
+        self.summary = summary
+        self.args = args
+        self.infer = infer
+        self.traits = traits
+        self.compose = compose
+        self.mutates = mutates
+        self.outputs = outputs
+        self.method = method
+        self.aliases = aliases
+        self.source = source
+        self.doc = doc
+        self.codes = codes
+        self.promote = promote
+        self.tensors = tuple(a for a in args if a.kind == "tensor")
+        self.statics = tuple(a for a in args if a.kind == "static")
+        self.scalars = tuple(a for a in args if a.kind == "scalar")
 
-    @property
-    def scalars(self) -> tuple[Arg, ...]:
-        return tuple(a for a in self.args if a.kind == "scalar")
+    def __repr__(self) -> str:
+        return f"Record({self.name!r})"
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
 
 RECORDS: dict[str, Record] = {}
@@ -122,14 +252,56 @@ def static(
     *,
     modes: tuple[str, ...] = (),
     keyword_only: bool = False,
+    aliases: tuple[str, ...] = (),
+    variadic: bool = False,
 ) -> Arg:
-    """A static argument: ``int``, ``float``, ``bool``, ``str``, ``ints``, ``floats``, ``dtype``, ``device``."""
-    return Arg(name, "static", type, default, modes=modes, keyword_only=keyword_only)
+    """A static argument, in the key by value.
+
+    ``type`` is ``int``, ``float``, ``bool``, ``str``, ``number``, ``ints``, ``floats``, ``dtype`` or
+    ``device``. ``dtype`` is packed as the dtype's code and ``device`` not at all (ATTR_NONE).
+    """
+    return Arg(
+        name,
+        "static",
+        type,
+        default,
+        modes=modes,
+        keyword_only=keyword_only,
+        aliases=aliases,
+        variadic=variadic,
+    )
 
 
-def scalar(name: str, type: str = "float", default: Any = REQUIRED) -> Arg:
-    """A runtime scalar (``int`` or ``float``): rides in the call and is part of no key."""
-    return Arg(name, "scalar", type, default)
+def scalar(
+    name: str,
+    type: str = "float",
+    default: Any = REQUIRED,
+    *,
+    keyword_only: bool = False,
+) -> Arg:
+    """A runtime scalar (``int``, ``float`` or ``number``): rides in the call, is in no key."""
+    return Arg(name, "scalar", type, default, keyword_only=keyword_only)
+
+
+def _checked(name: str, args: list[Arg], infer: Callable[..., Any]) -> Callable[..., Any]:
+    """`infer` behind a look at the dtypes of its tensor arguments; runs on a dispatch miss only."""
+
+    def rule(*values: Any) -> Any:
+        for arg, value in zip(args, values):
+            if arg.dtypes is None or value is None:
+                continue
+            for meta in value if arg.sequence else (value,):
+                if meta.scheme == 0 and meta.dtype.name not in arg.dtypes:
+                    from ..errors import InvalidArgumentError
+
+                    allowed = ", ".join(sorted(arg.dtypes))
+                    raise InvalidArgumentError(
+                        f"{name}: {arg.name} has dtype {meta.dtype.name}, which the operator does "
+                        f"not take; convert it with .to() to one of {allowed}"
+                    )
+        return infer(*values)
+
+    return rule
 
 
 def op(
@@ -145,6 +317,8 @@ def op(
         raise ValueError(f"operator '{name}' is declared twice")
     summary, _, rest = doc.strip().partition("\n\n")
     traits = frozenset(more.pop("traits", ()))
+    if any(a.dtypes is not None for a in args):
+        infer = _checked(name, args, infer)
     record = Record(
         name, " ".join(summary.split()), tuple(args), infer, traits, doc=rest.strip(), **more
     )
