@@ -1,0 +1,87 @@
+// Integer lanes for the packed linears. Included after level.hpp and blocks.hpp.
+//
+// `vu` holds 4 codes of W rows: byte c of lane r is column c of row r. The dot products below take a block's 8
+// words of codes and the 32 int8 activations of one token; word j meets activations 4 j .. 4 j + 3.
+#pragma once
+
+typedef uint32_t vu_any __attribute__((vector_size(4 * W), aligned(1), may_alias));
+typedef int8_t vc __attribute__((vector_size(W)));
+
+CLIKA_INLINE vu load_words(const uint8_t* p) { return *reinterpret_cast<const vu_any*>(p); }
+CLIKA_INLINE vf load_halves(const uint8_t* p) { return load(reinterpret_cast<const f16*>(p)); }
+CLIKA_INLINE vu low_halves(vu x) { return x & 0x0f0f0f0fu; }
+CLIKA_INLINE vu high_halves(vu x) { return (x >> 4) & 0x0f0f0f0fu; }
+CLIKA_INLINE vf to_floats(vi x) { return __builtin_convertvector(x, vf); }
+CLIKA_INLINE void store_bytes(int8_t* p, vi x) {
+  const vc narrow = __builtin_convertvector(x, vc);
+  std::memcpy(p, &narrow, W);
+}
+CLIKA_INLINE int32_t word_at(const int8_t* p) {
+  int32_t word;
+  std::memcpy(&word, p, 4);
+  return word;
+}
+
+#if CLIKA_X86 && CLIKA_LEVEL == 2
+// Unsigned codes times signed activations, 4 products to a lane, on top of `sum`.
+CLIKA_INLINE vi dot_codes(const vu (&codes)[8], const int8_t* a, vi sum) {
+  __m512i total = (__m512i)sum;
+  for (int j = 0; j < 8; ++j) {
+    total = _mm512_dpbusd_epi32(total, (__m512i)codes[j], _mm512_set1_epi32(word_at(a + 4 * j)));
+  }
+  return (vi)total;
+}
+// Signed bytes times signed activations: the bytes are stored as b, the instruction wants them unsigned, so
+// prepare_signed gives b + 128, and 128 * sum(a) is taken off again through `sum`.
+constexpr int kSignedOffset = 128;
+CLIKA_INLINE vu prepare_signed(vu x) { return x ^ 0x80808080u; }
+CLIKA_INLINE vi dot_signed(const vu (&codes)[8], const int8_t* a, vi sum) { return dot_codes(codes, a, sum); }
+
+#elif CLIKA_X86 && CLIKA_LEVEL == 1
+// Codes are at most 15: eight sums of two products reach 8 * 2 * 15 * 127 = 30480 and fit 16 bits.
+CLIKA_INLINE vi dot_codes(const vu (&codes)[8], const int8_t* a, vi sum) {
+  __m256i pairs = _mm256_maddubs_epi16((__m256i)codes[0], _mm256_set1_epi32(word_at(a)));
+  for (int j = 1; j < 8; ++j) {
+    pairs = _mm256_add_epi16(
+        pairs, _mm256_maddubs_epi16((__m256i)codes[j], _mm256_set1_epi32(word_at(a + 4 * j))));
+  }
+  return (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)) + sum;
+}
+// |b| times a with b's sign: -128 stays right as the unsigned 128, activations are never -128, and two products
+// reach 2 * 128 * 127 = 32512.
+constexpr int kSignedOffset = 0;
+CLIKA_INLINE vu prepare_signed(vu x) { return x; }
+CLIKA_INLINE vi dot_signed(const vu (&codes)[8], const int8_t* a, vi sum) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  __m256i total = (__m256i)sum;
+  for (int j = 0; j < 8; ++j) {
+    const __m256i b = (__m256i)codes[j];
+    const __m256i signed_a = _mm256_sign_epi8(_mm256_set1_epi32(word_at(a + 4 * j)), b);
+    const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(b), signed_a);
+    total = _mm256_add_epi32(total, _mm256_madd_epi16(pairs, ones));
+  }
+  return (vi)total;
+}
+
+#else
+CLIKA_INLINE vi dot_codes(const vu (&codes)[8], const int8_t* a, vi sum) {
+  for (int j = 0; j < 8; ++j) {
+    for (int c = 0; c < 4; ++c) {
+      const vi column = reinterpret_cast<vi>((codes[j] >> (8 * c)) & 0xffu);
+      sum += column * static_cast<int32_t>(a[4 * j + c]);
+    }
+  }
+  return sum;
+}
+constexpr int kSignedOffset = 0;
+CLIKA_INLINE vu prepare_signed(vu x) { return x; }
+CLIKA_INLINE vi dot_signed(const vu (&codes)[8], const int8_t* a, vi sum) {
+  for (int j = 0; j < 8; ++j) {
+    for (int c = 0; c < 4; ++c) {
+      const vi column = reinterpret_cast<vi>(codes[j] << (24 - 8 * c)) >> 24;
+      sum += column * static_cast<int32_t>(a[4 * j + c]);
+    }
+  }
+  return sum;
+}
+#endif

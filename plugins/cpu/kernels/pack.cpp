@@ -1,0 +1,78 @@
+// Repacking of quantized weights, once, at load: straight from the published payload into the layout of pack.hpp.
+#include <cstdio>
+
+#include "level.hpp"
+
+#include "blocks.hpp"
+#include "pack.hpp"
+
+bool packs(const clika_value& weight, int32_t mode) {
+  // A table that is only gathered from reads the published rows faster than the packed ones and without a
+  // copy. Dense weights are read as they are: linear transposes them in registers at memory speed.
+  return mode != 3 && block_bytes(weight.scheme) != 0;
+}
+
+int64_t packed_bytes(const clika_value& weight) {
+  return group_count(weight.shape[0], kGroup) * kGroup * (weight.shape[1] / kBlock) *
+         block_bytes(weight.scheme);
+}
+
+int32_t pack_info(const clika_value* weight, int32_t mode, clika_pack_info* out) {
+  out->layout = CLIKA_LAYOUT_PUBLISHED;
+  out->nbytes = weight->nbytes;
+  if (!packs(*weight, mode)) return CLIKA_OK;
+  if (weight->rank != 2) return CLIKA_INVALID_ARGUMENT;
+  if (weight->shape[1] % kBlock != 0) return CLIKA_UNSUPPORTED;
+  out->layout = kGroup;
+  out->nbytes = packed_bytes(*weight);
+  return CLIKA_OK;
+}
+
+template <class Block>
+void pack_all(const clika_call* call, const clika_value& weight, uint8_t* out) {
+  const int64_t rows = weight.shape[0];
+  const int64_t blocks = weight.shape[1] / kBlock;
+  const int64_t stride = blocks * static_cast<int64_t>(sizeof(Block));
+  const uint8_t* data = static_cast<const uint8_t*>(weight.data);
+  const int64_t grain = std::max<int64_t>(1, 65536 / std::max<int64_t>(1, kGroup * stride));
+  parallel(call, group_count(rows, kGroup), grain, [&](int64_t begin, int64_t end, int32_t) {
+    for (int64_t g = begin; g < end; ++g) {
+      const int64_t valid = std::min<int64_t>(kGroup, rows - g * kGroup);
+      pack_group<kGroup, Block>(data + g * kGroup * stride, stride, valid, 0, blocks, out + g * kGroup * stride);
+    }
+  });
+}
+
+int32_t pack(const clika_call* call, int32_t mode) {
+  const clika_value& weight = call->inputs[0];
+  clika_value& out = call->outputs[0];
+  if (!packs(weight, mode)) {
+    return fail(call, CLIKA_UNSUPPORTED, "NOT_IMPLEMENTED_FOR_PARAM",
+                "pack: this backend keeps the weight as published (pack_info says layout 0)");
+  }
+  const int32_t status = check_weight(call, weight, "pack");
+  if (status != CLIKA_OK) return status;
+  if (weight.layout != CLIKA_LAYOUT_PUBLISHED) {
+    return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", "pack: the weight is packed already");
+  }
+  if (out.nbytes < packed_bytes(weight)) {
+    char text[128];
+    std::snprintf(text, sizeof(text), "pack: the output needs %lld bytes, it has %lld",
+                  static_cast<long long>(packed_bytes(weight)), static_cast<long long>(out.nbytes));
+    return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", text);
+  }
+  uint8_t* to = static_cast<uint8_t*>(out.data);
+  switch (weight.scheme) {
+    case CLIKA_GGUF_Q4_0: pack_all<BlockQ4_0>(call, weight, to); break;
+    case CLIKA_GGUF_Q4_1: pack_all<BlockQ4_1>(call, weight, to); break;
+    default: pack_all<BlockQ8_0>(call, weight, to); break;
+  }
+  return CLIKA_OK;
+}
+
+}  // namespace
+// No kernels of an operator here, so the macro of level.hpp does not fit: its array may not be empty.
+extern const KernelFile file_pack;
+CLIKA_CONSTINIT const KernelFile file_pack = {nullptr, 0, pack_info, pack};
+namespace {
+#include "level_end.hpp"

@@ -1,0 +1,124 @@
+// The repacked form of a quantized weight. Included after level.hpp and blocks.hpp.
+//
+// Rows are taken in groups of G, the number of float lanes of the level, and the layout's number is G. A group
+// is its K / 32 block columns one after the other; a block column holds the 32 columns of its G rows:
+//
+//   codes   words of 4 bytes: word j of row 0, word j of row 1, ..., then word j + 1 of row 0, ...
+//   d       G float16
+//   m       G float16 (Q4_1)
+//
+// Word j is bytes 4 j .. 4 j + 3 of the published codes, so one register holds the same four columns of G rows
+// (of a 4-bit format: columns 4 j .. in the low halves, 16 + 4 j .. in the high ones), a lane is a row, and
+// columns come in ascending order. The size is that of the published form, with N rounded up to whole
+// groups; rows past N are zero.
+#pragma once
+
+constexpr int kGroup = W;  // rows of a group, which is also the layout's number at this level
+
+inline int64_t group_count(int64_t rows, int64_t group) { return (rows + group - 1) / group; }
+
+// Packs block columns [first, last) of `rows` <= G rows into `out` (the start of column `first`). `source` is
+// the group's first row, `stride` the bytes of a row.
+template <int G, class Block>
+inline void pack_group(const uint8_t* source, int64_t stride, int64_t rows, int64_t first, int64_t last,
+                       uint8_t* out) {
+  constexpr int kWords = sizeof(Block::q) / 4;
+  constexpr int kHalves = (sizeof(Block) - sizeof(Block::q)) / 2;
+  for (int64_t b = first; b < last; ++b) {
+    for (int64_t r = 0; r < rows; ++r) {
+      const uint8_t* block = source + r * stride + b * static_cast<int64_t>(sizeof(Block));
+      const uint8_t* codes = block + 2 * kHalves;
+      for (int j = 0; j < kWords; ++j) std::memcpy(out + 4 * (j * G + r), codes + 4 * j, 4);
+      uint8_t* halves = out + 4 * kWords * G;
+      for (int h = 0; h < kHalves; ++h) std::memcpy(halves + 2 * (h * G + r), block + 2 * h, 2);
+    }
+    if (rows < G) {
+      for (int j = 0; j < kWords; ++j) std::memset(out + 4 * (j * G + rows), 0, 4 * (G - rows));
+      uint8_t* halves = out + 4 * kWords * G;
+      for (int h = 0; h < kHalves; ++h) std::memset(halves + 2 * (h * G + rows), 0, 2 * (G - rows));
+    }
+    out += G * sizeof(Block);
+  }
+}
+
+// One published block of a packed weight: the inverse of pack_group.
+template <class Block>
+inline Block unpack_block(const uint8_t* packed, int64_t group, int64_t blocks, int64_t row, int64_t b) {
+  constexpr int kWords = sizeof(Block::q) / 4;
+  constexpr int kHalves = (sizeof(Block) - sizeof(Block::q)) / 2;
+  const int64_t r = row % group;
+  const uint8_t* in = packed + ((row / group) * blocks + b) * group * static_cast<int64_t>(sizeof(Block));
+  Block block;
+  uint8_t* out = reinterpret_cast<uint8_t*>(&block);
+  for (int j = 0; j < kWords; ++j) std::memcpy(out + 2 * kHalves + 4 * j, in + 4 * (j * group + r), 4);
+  for (int h = 0; h < kHalves; ++h) {
+    std::memcpy(out + 2 * h, in + 4 * kWords * group + 2 * (h * group + r), 2);
+  }
+  return block;
+}
+
+// Decodes columns of one row, published or packed, block by block: each(b, values[32]).
+template <class Block, class Each>
+inline void decode_blocks(const clika_value& weight, int64_t row, const Each& each) {
+  const int64_t blocks = weight.shape[1] / kBlock;
+  const uint8_t* data = static_cast<const uint8_t*>(weight.data);
+  alignas(64) float values[kBlock];
+  for (int64_t b = 0; b < blocks; ++b) {
+    if (weight.layout == CLIKA_LAYOUT_PUBLISHED) {
+      Block block;
+      std::memcpy(&block, data + (row * blocks + b) * static_cast<int64_t>(sizeof(Block)), sizeof(Block));
+      decode(block, values);
+    } else {
+      decode(unpack_block<Block>(data, weight.layout, blocks, row, b), values);
+    }
+    each(b, values);
+  }
+}
+
+// Decodes one row of a quantized weight into `out` of type T.
+template <class T>
+inline void decode_row(const clika_value& weight, int64_t row, T* out) {
+  const auto put = [out](int64_t b, const float* values) {
+    T* to = out + b * kBlock;
+    for (int i = 0; i < kBlock; i += W) store(to + i, load(values + i));
+  };
+  switch (weight.scheme) {
+    case CLIKA_GGUF_Q4_0: decode_blocks<BlockQ4_0>(weight, row, put); break;
+    case CLIKA_GGUF_Q4_1: decode_blocks<BlockQ4_1>(weight, row, put); break;
+    default: decode_blocks<BlockQ8_0>(weight, row, put); break;
+  }
+}
+
+// Checks a quantized weight before a kernel reads it; CLIKA_OK or the recorded error.
+inline int32_t check_weight(const clika_call* call, const clika_value& weight, const char* operation) {
+  char text[256];
+  if (weight.rank != 2) {
+    std::snprintf(text, sizeof(text), "%s: the weight must have 2 dimensions [rows, columns], got %d", operation,
+                  static_cast<int>(weight.rank));
+    return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", text);
+  }
+  const int64_t rows = weight.shape[0];
+  const int64_t columns = weight.shape[1];
+  if (columns % kBlock != 0) {
+    std::snprintf(text, sizeof(text),
+                  "%s: a quantized weight needs a multiple of %d columns, got [%lld, %lld]; dequantize it",
+                  operation, static_cast<int>(kBlock), static_cast<long long>(rows),
+                  static_cast<long long>(columns));
+    return fail(call, CLIKA_UNSUPPORTED, "NOT_IMPLEMENTED_FOR_PARAM", text);
+  }
+  const int32_t layout = weight.layout;
+  if (layout != CLIKA_LAYOUT_PUBLISHED && layout != 4 && layout != 8 && layout != 16) {
+    std::snprintf(text, sizeof(text), "%s: the weight has layout %d, which this backend did not make", operation,
+                  static_cast<int>(layout));
+    return fail(call, CLIKA_UNSUPPORTED, "NOT_IMPLEMENTED_FOR_PARAM", text);
+  }
+  const int64_t group = layout == CLIKA_LAYOUT_PUBLISHED ? 1 : layout;
+  const int64_t needed = group_count(rows, group) * group * (columns / kBlock) * block_bytes(weight.scheme);
+  if (weight.nbytes < needed) {
+    std::snprintf(text, sizeof(text), "%s: a weight [%lld, %lld] needs %lld bytes, its payload has %lld",
+                  operation, static_cast<long long>(rows), static_cast<long long>(columns),
+                  static_cast<long long>(needed), static_cast<long long>(weight.nbytes));
+    return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", text);
+  }
+  return CLIKA_OK;
+}
