@@ -1,0 +1,822 @@
+"""Plugins: discovery by metadata, guarded loading, frozen tables.
+
+Reading the entry points runs no plugin code. The first question that metadata cannot answer loads the entry
+modules of one group, checks what they register, and freezes the rows. A plugin that fails stands in `broken()`
+with its distribution, version and reason; nothing else is affected.
+
+Switches, read once per process:
+
+- ``CLIKA_RT_STRICT_PLUGINS=1``: a broken plugin raises instead;
+- ``CLIKA_RT_DISABLE_PLUGINS=a,b``: leaves these out;
+- ``CLIKA_RT_ALLOW_PLUGINS=a,b``: admits only these.
+
+Names in a switch are entry-point names or distribution names.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Any, ClassVar, cast
+
+from . import _known
+from .errors import InternalError, InvalidArgumentError, UnsupportedError
+
+__all__ = [
+    "CONTRACTS",
+    "GROUPS",
+    "BackendSpec",
+    "Broken",
+    "Entry",
+    "FamilySpec",
+    "ModelSpec",
+    "OpsSpec",
+    "ProcessorSpec",
+    "Row",
+    "Spec",
+    "ToolParserSpec",
+    "TransformSpec",
+    "backend_for",
+    "backends",
+    "broken",
+    "device_kinds",
+    "entries",
+    "families",
+    "family_for",
+    "left_out",
+    "load",
+    "load_backend",
+    "models",
+    "operators",
+    "probe",
+    "processors",
+    "tool_parsers",
+    "transforms",
+]
+
+#: Entry-point group -> the version of its contract. A plugin states the version it was written for.
+CONTRACTS: Mapping[str, int] = MappingProxyType(
+    {
+        "clika_runtime.backends": 1,
+        "clika_runtime.families": 1,
+        "clika_runtime.models": 1,
+        "clika_runtime.transforms": 1,
+    }
+)
+
+_TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+
+
+# ---------------------------------------------------------------- what a plugin declares
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """What every declaration has: a name and the contract version that its group had when it was written."""
+
+    name: str
+    contract: int
+
+    hook: ClassVar[str] = ""
+    needed: ClassVar[tuple[str, ...]] = ()
+    targets: ClassVar[tuple[str, ...]] = ()
+
+    def problem(self, contract: int) -> str | None:
+        """Why this declaration cannot be taken, or None."""
+        kind = type(self).__name__
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            return f"{kind}: name {self.name!r} must be lower-case letters, digits, '.', '_' or '-'"
+        if type(self.contract) is not int or self.contract != contract:
+            return (
+                f"{kind} '{self.name}' is written for contract version {self.contract!r}, "
+                f"this core has version {contract}"
+            )
+        for field in self.needed:
+            if not getattr(self, field):
+                return f"{kind} '{self.name}' is incomplete: '{field}' is empty"
+        for row in fields(self):
+            value = getattr(self, row.name)
+            if row.type == "tuple[str, ...]" and not _is_strings(value):
+                return f"{kind} '{self.name}': '{row.name}' must be a tuple of strings, got {value!r}"
+        for field in self.targets:
+            value = getattr(self, field)
+            if value and not (isinstance(value, str) and _TARGET.fullmatch(value)):
+                return f"{kind} '{self.name}': '{field}' must be 'module:attribute', got {value!r}"
+        return None
+
+
+def _is_strings(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(item, str) for item in value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendSpec(Spec):
+    """A backend. ``kinds`` are the device kinds it drives (``"cpu"``). ``load`` names a PyCapsule of
+    ``plugin.h``, a pure-Python backend object, or a function without arguments that returns one of them.
+    ``probe``, where given, names a function without arguments that returns None when the backend can work
+    here, else the reason; it must not load the backend's own code."""
+
+    kinds: tuple[str, ...]
+    load: str
+    probe: str = ""
+    summary: str = ""
+
+    hook: ClassVar[str] = "clika_register_backends"
+    needed: ClassVar[tuple[str, ...]] = ("kinds", "load")
+    targets: ClassVar[tuple[str, ...]] = ("load", "probe")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpsSpec(Spec):
+    """Operators that a plugin adds: their names, and the module that declares their records when imported."""
+
+    operators: tuple[str, ...]
+    module: str
+
+    hook: ClassVar[str] = "clika_register_ops"
+    needed: ClassVar[tuple[str, ...]] = ("operators", "module")
+
+    def problem(self, contract: int) -> str | None:
+        found = super().problem(contract)
+        if found is None and not (isinstance(self.module, str) and _MODULE.fullmatch(self.module)):
+            return f"OpsSpec '{self.name}': 'module' must be a module's name, got {self.module!r}"
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilySpec(Spec):
+    """A model family. What it recognizes: ``model_types`` and ``architectures`` of a config.json,
+    ``gguf_architectures`` of a GGUF file. What it offers: ``tasks`` (pipeline tags), ``modalities``
+    (``"text -> text"``), ``verbs`` of the command line. ``load`` names the family object; a family without it
+    is identity-only: recognized, not runnable."""
+
+    vendor: str
+    tasks: tuple[str, ...]
+    modalities: tuple[str, ...]
+    verbs: tuple[str, ...] = ()
+    model_types: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()
+    gguf_architectures: tuple[str, ...] = ()
+    license_page: str = ""
+    description: str = ""
+    hidden: bool = False
+    tool_parser: str = ""
+    load: str = ""
+
+    hook: ClassVar[str] = "clika_register_families"
+    needed: ClassVar[tuple[str, ...]] = ("vendor", "tasks", "modalities")
+    targets: ClassVar[tuple[str, ...]] = ("load",)
+
+    def problem(self, contract: int) -> str | None:
+        found = super().problem(contract)
+        if found is None and not (
+            self.model_types or self.architectures or self.gguf_architectures
+        ):
+            return (
+                f"FamilySpec '{self.name}' is incomplete: it recognizes nothing "
+                "(model_types, architectures, gguf_architectures)"
+            )
+        return found
+
+    @property
+    def runnable(self) -> bool:
+        return bool(self.load)
+
+    @property
+    def input_modalities(self) -> tuple[str, ...]:
+        return _sides(self.modalities, 0)
+
+    @property
+    def output_modalities(self) -> tuple[str, ...]:
+        return _sides(self.modalities, 1)
+
+
+def _sides(combos: tuple[str, ...], side: int) -> tuple[str, ...]:
+    """The distinct modalities on one side of combinations such as ``"text+image -> text"``, in order."""
+    seen: dict[str, None] = {}
+    for combo in combos:
+        parts = combo.split("->")
+        if side < len(parts):
+            seen.update(dict.fromkeys(word.strip() for word in parts[side].split("+")))
+    return tuple(seen)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolParserSpec(Spec):
+    """A tool-call format. ``load`` names the parser class."""
+
+    load: str
+
+    hook: ClassVar[str] = "clika_register_tool_parsers"
+    needed: ClassVar[tuple[str, ...]] = ("load",)
+    targets: ClassVar[tuple[str, ...]] = ("load",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessorSpec(Spec):
+    """A processor of ``modality`` ``"image"``, ``"audio"`` or ``"video"``. ``load`` names its class."""
+
+    modality: str
+    load: str
+
+    hook: ClassVar[str] = "clika_register_processors"
+    needed: ClassVar[tuple[str, ...]] = ("modality", "load")
+    targets: ClassVar[tuple[str, ...]] = ("load",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec(Spec):
+    """A model that the distribution carries: ``files`` are paths as its RECORD lists them."""
+
+    files: tuple[str, ...]
+    family: str = ""
+    license: str = ""
+    summary: str = ""
+
+    hook: ClassVar[str] = "clika_register_models"
+    needed: ClassVar[tuple[str, ...]] = ("files",)
+
+    def problem(self, contract: int) -> str | None:
+        found = super().problem(contract)
+        if found is None:
+            for path in self.files:
+                if path.startswith(("/", "\\")) or ".." in path.split("/") or ":" in path:
+                    return f"ModelSpec '{self.name}': {path!r} leaves the distribution"
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformSpec(Spec):
+    """A graph transform. ``load`` names the transform class or function."""
+
+    load: str
+    summary: str = ""
+
+    hook: ClassVar[str] = "clika_register_transforms"
+    needed: ClassVar[tuple[str, ...]] = ("load",)
+    targets: ClassVar[tuple[str, ...]] = ("load",)
+
+
+#: Entry-point group -> the declarations that its hooks take.
+GROUPS: Mapping[str, tuple[type[Spec], ...]] = MappingProxyType(
+    {
+        "clika_runtime.backends": (BackendSpec, OpsSpec),
+        "clika_runtime.families": (FamilySpec, ToolParserSpec, ProcessorSpec),
+        "clika_runtime.models": (ModelSpec,),
+        "clika_runtime.transforms": (TransformSpec,),
+    }
+)
+
+
+# ---------------------------------------------------------------- what the core keeps
+@dataclass(frozen=True)
+class Entry:
+    """An installed entry point, read from metadata alone."""
+
+    group: str
+    name: str
+    value: str
+    distribution: str
+    version: str
+
+    @property
+    def label(self) -> str:
+        return f"plugin '{self.name}' of {self.distribution} {self.version}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A declaration that passed the checks, and the entry it came from."""
+
+    spec: Any
+    entry: Entry
+
+    @property
+    def name(self) -> str:
+        return str(self.spec.name)
+
+    @property
+    def distribution(self) -> str:
+        return self.entry.distribution
+
+    @property
+    def version(self) -> str:
+        return self.entry.version
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A plugin that was refused or failed, and why."""
+
+    entry: Entry
+    reason: str
+    error: BaseException | None = None
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
+
+    @property
+    def distribution(self) -> str:
+        return self.entry.distribution
+
+    @property
+    def version(self) -> str:
+        return self.entry.version
+
+    def __str__(self) -> str:
+        return f"{self.entry.label}: {self.reason}"
+
+
+class _Refused(Exception):
+    """A check failed; the text is the reason that the plugin is listed with."""
+
+
+def _normalize(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _names(environ: Mapping[str, str], variable: str) -> frozenset[str] | None:
+    text = environ.get(variable)
+    if text is None:
+        return None
+    return frozenset(_normalize(part.strip()) for part in text.split(",") if part.strip())
+
+
+def _read_metadata() -> list[Entry]:
+    """Every entry point of the plugin groups, from the metadata of the installed distributions."""
+    from importlib import metadata
+
+    found = []
+    everything = metadata.entry_points()
+    for group in CONTRACTS:
+        for point in everything.select(group=group):
+            dist = point.dist
+            name = dist.metadata["Name"] if dist is not None else "an unknown distribution"
+            version = dist.version if dist is not None else "?"
+            found.append(Entry(group, point.name, point.value, str(name), str(version)))
+    return found
+
+
+class _Collector:
+    """The ``register`` object that a hook receives. Takes a declaration, or its fields as keywords."""
+
+    def __init__(self, kind: type[Spec], into: list[Spec]) -> None:
+        self._kind = kind
+        self._into = into
+
+    def __call__(self, spec: Spec | None = None, /, **values: Any) -> None:
+        kind = self._kind
+        if spec is None:
+            known = {row.name for row in fields(kind)}
+            unknown = sorted(set(values) - known)
+            if unknown:
+                raise _Refused(
+                    f"{kind.hook}: unknown argument '{unknown[0]}' for {kind.__name__}; "
+                    f"it has {', '.join(sorted(known))}"
+                )
+            try:
+                spec = kind(**values)
+            except TypeError as error:
+                raise _Refused(f"{kind.hook}: incomplete declaration: {error}") from error
+        elif values:
+            raise _Refused(f"{kind.hook}: register takes a {kind.__name__} or its fields, not both")
+        if not isinstance(spec, kind):
+            raise _Refused(
+                f"{kind.hook}: register takes a {kind.__name__}, got {type(spec).__name__}"
+            )
+        self._into.append(spec)
+
+
+class _Group:
+    """The frozen tables of one group."""
+
+    def __init__(self) -> None:
+        self.rows: dict[type[Spec], dict[str, Row]] = {}
+        self.broken: list[Broken] = []
+
+
+class Registry:
+    """Everything that is installed. One per process (`registry()`); tests make their own."""
+
+    def __init__(
+        self,
+        environ: Mapping[str, str] | None = None,
+        installed: Iterable[Entry] | None = None,
+    ) -> None:
+        environ = os.environ if environ is None else environ
+        self._strict = environ.get("CLIKA_RT_STRICT_PLUGINS", "") not in ("", "0")
+        self._disabled = _names(environ, "CLIKA_RT_DISABLE_PLUGINS") or frozenset()
+        self._allowed = _names(environ, "CLIKA_RT_ALLOW_PLUGINS")
+        self._installed = None if installed is None else list(installed)
+        self._lock = threading.RLock()
+        self._entries: tuple[Entry, ...] | None = None
+        self._left_out: tuple[Broken, ...] = ()
+        self._groups: dict[str, _Group] = {}
+        self._loaded: dict[str, Any] = {}
+
+    # -- metadata only
+    def _read(self) -> tuple[Entry, ...]:
+        with self._lock:
+            if self._entries is None:
+                found = _read_metadata() if self._installed is None else self._installed
+                first_party = _known.distributions() | {"clika-runtime"}
+                # Where two plugins claim one name, the first in this order keeps it: ours, then by name.
+                found = sorted(
+                    set(found),
+                    key=lambda e: (
+                        _normalize(e.distribution) not in first_party,
+                        _normalize(e.distribution),
+                        e.group,
+                        e.name,
+                        e.value,
+                    ),
+                )
+                admitted = []
+                left_out = []
+                for entry in found:
+                    reason = self._exclusion(entry)
+                    if reason is None:
+                        admitted.append(entry)
+                    else:
+                        left_out.append(Broken(entry, reason))
+                self._left_out = tuple(left_out)
+                self._entries = tuple(admitted)
+            return self._entries
+
+    def _exclusion(self, entry: Entry) -> str | None:
+        names = {_normalize(entry.name), _normalize(entry.distribution)}
+        if names & self._disabled:
+            return "left out by CLIKA_RT_DISABLE_PLUGINS"
+        if self._allowed is not None and not names & self._allowed:
+            return "not admitted by CLIKA_RT_ALLOW_PLUGINS"
+        return None
+
+    def entries(self, group: str | None = None) -> tuple[Entry, ...]:
+        return tuple(e for e in self._read() if group is None or e.group == group)
+
+    def left_out(self) -> tuple[Broken, ...]:
+        self._read()
+        return self._left_out
+
+    # -- loading a group
+    def table(self, kind: type[Spec]) -> Mapping[str, Row]:
+        for group, kinds in GROUPS.items():
+            if kind in kinds:
+                return MappingProxyType(self._group(group).rows[kind])
+        raise InvalidArgumentError(f"plugins: {kind!r} is no declaration of a group")
+
+    def broken(self, group: str | None = None) -> tuple[Broken, ...]:
+        chosen = tuple(GROUPS) if group is None else (group,)
+        return tuple(item for name in chosen for item in self._group(name).broken)
+
+    def _group(self, group: str) -> _Group:
+        done = self._groups.get(group)
+        if done is not None:
+            return done
+        with self._lock:
+            done = self._groups.get(group)
+            if done is None:
+                done = self._load_group(group)
+                self._groups[group] = done
+            return done
+
+    def _load_group(self, group: str) -> _Group:
+        result = _Group()
+        for kind in GROUPS[group]:
+            result.rows[kind] = {}
+        owners: dict[str, Row] = {}  # device kind -> the backend that drives it
+        for entry in self.entries(group):
+            try:
+                rows = self._load_entry(entry, result, owners)
+            except _Refused as refusal:
+                self._fail(result, entry, str(refusal), refusal.__cause__)
+            except (Exception, SystemExit) as error:
+                reason = f"failed to load: {type(error).__name__}: {error}"
+                self._fail(result, entry, reason, error)
+            else:
+                for row in rows:
+                    result.rows[type(row.spec)][row.name] = row
+                    if isinstance(row.spec, BackendSpec):
+                        owners.update(dict.fromkeys(row.spec.kinds, row))
+        return result
+
+    def _fail(
+        self, result: _Group, entry: Entry, reason: str, error: BaseException | None
+    ) -> None:
+        item = Broken(entry, reason, error)
+        if self._strict:
+            raise InternalError(f"{item} (CLIKA_RT_STRICT_PLUGINS is set)", "PLUGIN_FAILED") from error
+        result.broken.append(item)
+
+    def _load_entry(self, entry: Entry, result: _Group, owners: Mapping[str, Row]) -> list[Row]:
+        module = _import_entry(entry)
+        rows = []
+        taken: set[tuple[type[Spec], str]] = set()
+        for spec in _collect(entry, module):
+            kind = type(spec)
+            reason = spec.problem(CONTRACTS[entry.group])
+            if reason is not None:
+                raise _Refused(reason)
+            first = result.rows[kind].get(spec.name)
+            if first is not None or (kind, spec.name) in taken:
+                owner = entry if first is None else first.entry
+                raise _Refused(f"duplicate name '{spec.name}': already registered by {owner.label}")
+            if isinstance(spec, BackendSpec):
+                for device in spec.kinds:
+                    if device in owners:
+                        raise _Refused(
+                            f"duplicate device kind '{device}': already driven by "
+                            f"{owners[device].entry.label}"
+                        )
+            taken.add((kind, spec.name))
+            rows.append(Row(spec, entry))
+        return rows
+
+    # -- code of a plugin
+    def load(self, row: Row) -> Any:
+        target = row.spec.load
+        if not target:
+            raise UnsupportedError(f"'{row.name}' of {row.distribution} is identity-only: it has no code")
+        with self._lock:
+            if target in self._loaded:
+                return self._loaded[target]
+        try:
+            value = _resolve(target)
+        except (Exception, SystemExit) as error:
+            raise InternalError(
+                f"{row.entry.label} could not load {target}: {type(error).__name__}: {error}",
+                "PLUGIN_FAILED",
+            ) from error
+        with self._lock:
+            return self._loaded.setdefault(target, value)
+
+
+def _resolve(target: str) -> Any:
+    module, _, attribute = target.partition(":")
+    value: Any = importlib.import_module(module)
+    for part in attribute.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _import_entry(entry: Entry) -> Any:
+    target = entry.value.partition("[")[0].strip()
+    try:
+        return _resolve(target) if ":" in target else importlib.import_module(target)
+    except ModuleNotFoundError as error:
+        # Only the asked module itself counts as missing; any other import error is shown as it is.
+        if error.name == target.partition(":")[0]:
+            raise _Refused(f"its entry module {error.name} is not installed") from error
+        raise
+
+
+def _collect(entry: Entry, module: Any) -> list[Spec]:
+    """Runs the hooks of the entry's group, each plugin in a manager of its own so that blame is certain."""
+    import pluggy
+
+    from . import hooks
+
+    manager = pluggy.PluginManager(hooks.PROJECT)
+    manager.add_hookspecs(hooks)
+    for name in dir(module):
+        if name.startswith("clika_register_"):
+            candidate = getattr(module, name)
+            if not hasattr(candidate, f"{hooks.PROJECT}_impl") and not hasattr(
+                candidate, f"{hooks.PROJECT}_spec"
+            ):
+                raise _Refused(f"{name} is not marked with clika_runtime.hooks.hookimpl")
+    try:
+        manager.register(module, entry.name)
+        manager.check_pending()
+    except pluggy.PluginValidationError as error:
+        raise _Refused(_explain(manager, module, error)) from error
+    collected: list[Spec] = []
+    implemented = 0
+    for kind in GROUPS[entry.group]:
+        caller = getattr(manager.hook, kind.hook)
+        implemented += len(caller.get_hookimpls())
+        caller(register=_Collector(kind, collected))
+    if not implemented:
+        wanted = " or ".join(kind.hook for kind in GROUPS[entry.group])
+        raise _Refused(f"incomplete: {entry.value} implements no hook of {entry.group} ({wanted})")
+    if not collected:
+        raise _Refused(f"incomplete: {entry.value} registers nothing")
+    return collected
+
+
+def _explain(manager: Any, module: Any, error: Exception) -> str:
+    known = {kind.hook for kinds in GROUPS.values() for kind in kinds}
+    for name in dir(module):
+        if manager.parse_hookimpl_opts(module, name) is not None and name not in known:
+            return f"unknown hook '{name}'; the hooks are {', '.join(sorted(known))}"
+    return "wrong hook: " + " ".join(str(error).split())
+
+
+# ---------------------------------------------------------------- questions
+_registry: Registry | None = None
+_registry_lock = threading.Lock()
+
+
+def registry() -> Registry:
+    """The registry of this process; the switches are read when it is made."""
+    global _registry
+    if _registry is None:
+        with _registry_lock:
+            if _registry is None:
+                _registry = Registry()
+    return _registry
+
+
+def entries(group: str | None = None) -> tuple[Entry, ...]:
+    """Installed and admitted entry points, from metadata alone."""
+    return registry().entries(group)
+
+
+def left_out() -> tuple[Broken, ...]:
+    """Entry points that a switch left out."""
+    return registry().left_out()
+
+
+def broken(group: str | None = None) -> tuple[Broken, ...]:
+    """Plugins that were refused or failed; loads the group (or all of them) when that was not done yet."""
+    return registry().broken(group)
+
+
+def backends() -> Mapping[str, Row]:
+    """Backends by name; each row's ``spec`` is a `BackendSpec`."""
+    return registry().table(BackendSpec)
+
+
+def operators() -> Mapping[str, Row]:
+    """Operator packages of plugins by name (`OpsSpec`)."""
+    return registry().table(OpsSpec)
+
+
+def families() -> Mapping[str, Row]:
+    """Model families by name (`FamilySpec`)."""
+    return registry().table(FamilySpec)
+
+
+def tool_parsers() -> Mapping[str, Row]:
+    """Tool-call formats by name (`ToolParserSpec`)."""
+    return registry().table(ToolParserSpec)
+
+
+def processors() -> Mapping[str, Row]:
+    """Processors by name (`ProcessorSpec`)."""
+    return registry().table(ProcessorSpec)
+
+
+def models() -> Mapping[str, Row]:
+    """Models carried by installed distributions, by name (`ModelSpec`)."""
+    return registry().table(ModelSpec)
+
+
+def transforms() -> Mapping[str, Row]:
+    """Graph transforms by name (`TransformSpec`)."""
+    return registry().table(TransformSpec)
+
+
+def load(row: Row) -> Any:
+    """The object that the row's ``load`` names, imported on first use. `InternalError` with the code
+    ``PLUGIN_FAILED`` names the plugin when that fails."""
+    return registry().load(row)
+
+
+def device_kinds() -> tuple[str, ...]:
+    """The device kinds that installed backends drive."""
+    return tuple(kind for row in backends().values() for kind in row.spec.kinds)
+
+
+def backend_for(kind: str) -> Row:
+    """The backend that drives a device kind. Without one: `InternalError`, code ``BACKEND_NOT_LOADED``, with
+    the reason it is absent and the line that installs it."""
+    for row in backends().values():
+        if kind in row.spec.kinds:
+            return row
+    suspects = (*broken("clika_runtime.backends"), *left_out())
+    distribution = _known.BACKENDS.get(kind, "")
+    for item in suspects:
+        if item.entry.group != "clika_runtime.backends":
+            continue
+        if item.name == kind or _normalize(item.distribution) == distribution:
+            raise InternalError(
+                f"The {kind} backend could not load: {item.entry.label}: {item.reason}",
+                "BACKEND_NOT_LOADED",
+            ) from item.error
+    if distribution:
+        raise InternalError(
+            f"The {kind} backend could not load: not installed. Install it with: "
+            f"pip install {distribution}",
+            "BACKEND_NOT_LOADED",
+        )
+    installed = ", ".join(device_kinds()) or "none"
+    raise InternalError(
+        f"No backend drives the device kind '{kind}'; the kinds installed here: {installed}",
+        "BACKEND_NOT_LOADED",
+    )
+
+
+def probe(kind: str) -> str | None:
+    """None when the backend of that device kind is installed and can work here, else the reason."""
+    try:
+        row = backend_for(kind)
+    except InternalError as error:
+        return str(error)
+    if not row.spec.probe:
+        return None
+    try:
+        reason = _resolve(row.spec.probe)()
+    except (Exception, SystemExit) as error:
+        return f"{row.entry.label}: its probe failed: {type(error).__name__}: {error}"
+    return None if reason is None else str(reason)
+
+
+def load_backend(kind: str) -> Any:
+    """The backend of that device kind: a PyCapsule ``clika_runtime.backend`` or a pure-Python backend
+    object. The probe is asked first; `InternalError` with ``BACKEND_UNAVAILABLE`` carries its reason."""
+    row = backend_for(kind)
+    reason = probe(kind)
+    if reason is not None:
+        raise InternalError(f"The {kind} backend cannot work here: {reason}", "BACKEND_UNAVAILABLE")
+    value = load(row)
+    if type(value).__name__ != "PyCapsule" and callable(value):
+        return _made_once(row, value)
+    return value
+
+
+_made: dict[str, Any] = {}
+
+
+def _made_once(row: Row, factory: Any) -> Any:
+    with _registry_lock:
+        if row.name in _made:
+            return _made[row.name]
+    try:
+        value = factory()
+    except (Exception, SystemExit) as error:
+        raise InternalError(
+            f"{row.entry.label} could not start: {type(error).__name__}: {error}",
+            "BACKEND_NOT_LOADED",
+        ) from error
+    with _registry_lock:
+        return _made.setdefault(row.name, value)
+
+
+def family_for(
+    *,
+    name: str = "",
+    model_type: str = "",
+    architecture: str = "",
+    gguf_architecture: str = "",
+) -> Row:
+    """The installed family of a checkpoint. An architecture is more telling than a model type, so it is asked
+    first. Without one: `UnsupportedError`, code ``FAMILY_NOT_INSTALLED`` with the line to run for a family of
+    this project, else ``FAMILY_UNKNOWN``."""
+    rows = families()
+    if name and name in rows:
+        return rows[name]
+    questions = (
+        ("gguf_architectures", gguf_architecture),
+        ("architectures", architecture),
+        ("model_types", model_type),
+    )
+    for field, wanted in questions:
+        if not wanted:
+            continue
+        for row in rows.values():
+            if wanted in cast("tuple[str, ...]", getattr(row.spec, field)):
+                return row
+    asked = [f"family '{name}'"] if name else []
+    for label, wanted in (
+        ("model type", model_type),
+        ("architecture", architecture),
+        ("GGUF architecture", gguf_architecture),
+    ):
+        if wanted:
+            asked.append(f"{label} '{wanted}'")
+    what = ", ".join(asked) or "nothing"
+    known = _known.find_family(name, model_type, gguf_architecture)
+    if known is None:
+        raise UnsupportedError(
+            f"No installed family serves {what}; installed: {', '.join(sorted(rows)) or 'none'}",
+            "FAMILY_UNKNOWN",
+        )
+    distribution = _known.FAMILIES[known].distribution
+    for item in (*broken("clika_runtime.families"), *left_out()):
+        if item.name == known or _normalize(item.distribution) == distribution:
+            raise UnsupportedError(
+                f"{what} is served by the family '{known}', which could not load: {item}",
+                "FAMILY_NOT_INSTALLED",
+            ) from item.error
+    raise UnsupportedError(
+        f"{what} is served by the family '{known}', which is not installed. Install it with: "
+        f"pip install {distribution}",
+        "FAMILY_NOT_INSTALLED",
+    )
