@@ -5,13 +5,14 @@
     x = crt.tensor([[1.0, 2.0], [3.0, 4.0]])
     print(crt.matmul(x, x))
 
-Importing the package reads no plugin, no native code and no NumPy. Operators, ``Tensor`` and the sub-packages
-arrive with the first attribute access that asks for them.
+Importing the package reads no plugin, no native code and no NumPy. Operators, ``Tensor`` and the
+sub-packages arrive with the first attribute access that asks for them.
 """
 
 from __future__ import annotations
 
 import importlib as _importlib
+from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING, Any
 
 from ._size import Size
@@ -135,10 +136,8 @@ __all__ = [
     "vulkan",
 ]
 
-_SUBPACKAGES = frozenset({"io", "modelverse", "nn", "ops", "testing", "tokenizer"})
-
-# Names that come from the native core whatever it publishes; other public names are looked up among the
-# operators, then among what the native core lists in its ``__all__``.
+# Names that come from the native core whatever it publishes; other public names are looked up among
+# the operators, then among what the native core lists in its ``__all__``.
 _NATIVE = frozenset({"Stream", "Tensor", "empty_cache", "memory_stats", "synchronize"})
 
 
@@ -152,7 +151,8 @@ def version() -> str:
 
 
 def get_include() -> str:
-    """The directory to give to a compiler that builds a plugin: it holds ``clika_runtime/plugin.h``."""
+    """The directory to give to a compiler that builds a plugin: it holds
+    ``clika_runtime/plugin.h``."""
     import os
 
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "include")
@@ -161,7 +161,9 @@ def get_include() -> str:
 def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(f"module 'clika_runtime' has no attribute {name!r}")
-    if name in _SUBPACKAGES:
+    # `from clika_runtime import plugins` asks here first: a submodule must not wake the native
+    # core.
+    if _find_spec(f"clika_runtime.{name}") is not None:
         return _importlib.import_module(f"clika_runtime.{name}")
     room = _room_of(name)
     if room is None:

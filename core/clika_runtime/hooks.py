@@ -1,8 +1,8 @@
 """The hooks of the pluggy project ``clika_runtime``: what a plugin may register.
 
-A plugin is a distribution with an entry point in one of four groups. The entry point names a module of data:
-its hook functions call ``register`` with declarations of `clika_runtime.plugins`. The plugin's code is named in
-them as ``"module:attribute"`` and is loaded on first need.
+A plugin is a distribution with an entry point in one of four groups. The entry point names a module
+of data: its hook functions call ``register`` with declarations of `clika_runtime.plugins`. The
+plugin's code is named in them as ``"module:attribute"`` and is loaded on first need.
 
     # pyproject.toml:  [project.entry-points."clika_runtime.families"]
     #                  otter = "clika_family_otter.plugin"
@@ -11,7 +11,8 @@ them as ``"module:attribute"`` and is loaded on first need.
 
     @hookimpl
     def clika_register_families(register):
-        register(FamilySpec(name="otter", contract=1, vendor="Otter Lab", tasks=("text-generation",),
+        register(FamilySpec(name="otter", contract=1, vendor="Otter Lab",
+        tasks=("text-generation",),
                             modalities=("text -> text",), verbs=("prompt",), model_types=("otter",),
                             load="clika_family_otter.model:FAMILY"))
 """
@@ -35,18 +36,21 @@ Register = Callable[..., Any]
 # ---- group clika_runtime.backends
 @hookspec
 def clika_register_backends(register: Register) -> None:
-    """``register(BackendSpec(...))``: a backend, the device kinds it drives, where its table is loaded from."""
+    """``register(BackendSpec(...))``: a backend, the device kinds it drives, where its table is
+    loaded from."""
 
 
 @hookspec
 def clika_register_ops(register: Register) -> None:
-    """``register(OpsSpec(...))``: operators of the plugin's own, and the module that declares their records."""
+    """``register(OpsSpec(...))``: operators of the plugin's own, and the module that declares their
+    records."""
 
 
 # ---- group clika_runtime.families
 @hookspec
 def clika_register_families(register: Register) -> None:
-    """``register(FamilySpec(...))``: a model family: what it recognizes, what it offers, where its code is."""
+    """``register(FamilySpec(...))``: a model family: what it recognizes, what it offers, where its
+    code is."""
 
 
 @hookspec

@@ -1,8 +1,8 @@
 """Plugins: discovery by metadata, guarded loading, frozen tables.
 
-Reading the entry points runs no plugin code. The first question that metadata cannot answer loads the entry
-modules of one group, checks what they register, and freezes the rows. A plugin that fails stands in `broken()`
-with its distribution, version and reason; nothing else is affected.
+Reading the entry points runs no plugin code. The first question that metadata cannot answer loads
+the entry modules of one group, checks what they register, and freezes the rows. A plugin that fails
+stands in `broken()` with its distribution, version and reason; nothing else is affected.
 
 Switches, read once per process:
 
@@ -77,7 +77,8 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 # ---------------------------------------------------------------- what a plugin declares
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """What every declaration has: a name and the contract version that its group had when it was written."""
+    """What every declaration has: a name and the contract version that its group had when it was
+    written."""
 
     name: str
     contract: int
@@ -102,7 +103,9 @@ class Spec:
         for row in fields(self):
             value = getattr(self, row.name)
             if row.type == "tuple[str, ...]" and not _is_strings(value):
-                return f"{kind} '{self.name}': '{row.name}' must be a tuple of strings, got {value!r}"
+                return (
+                    f"{kind} '{self.name}': '{row.name}' must be a tuple of strings, got {value!r}"
+                )
         for field in self.targets:
             value = getattr(self, field)
             if value and not (isinstance(value, str) and _TARGET.fullmatch(value)):
@@ -116,10 +119,10 @@ def _is_strings(value: object) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class BackendSpec(Spec):
-    """A backend. ``kinds`` are the device kinds it drives (``"cpu"``). ``load`` names a PyCapsule of
-    ``plugin.h``, a pure-Python backend object, or a function without arguments that returns one of them.
-    ``probe``, where given, names a function without arguments that returns None when the backend can work
-    here, else the reason; it must not load the backend's own code."""
+    """A backend. ``kinds`` are the device kinds it drives (``"cpu"``). ``load`` names a PyCapsule
+    of ``plugin.h``, a pure-Python backend object, or a function without arguments that returns one
+    of them. ``probe``, where given, names a function without arguments that returns None when the
+    backend can work here, else the reason; it must not load the backend's own code."""
 
     kinds: tuple[str, ...]
     load: str
@@ -133,7 +136,8 @@ class BackendSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class OpsSpec(Spec):
-    """Operators that a plugin adds: their names, and the module that declares their records when imported."""
+    """Operators that a plugin adds: their names, and the module that declares their records when
+    imported."""
 
     operators: tuple[str, ...]
     module: str
@@ -152,8 +156,8 @@ class OpsSpec(Spec):
 class FamilySpec(Spec):
     """A model family. What it recognizes: ``model_types`` and ``architectures`` of a config.json,
     ``gguf_architectures`` of a GGUF file. What it offers: ``tasks`` (pipeline tags), ``modalities``
-    (``"text -> text"``), ``verbs`` of the command line. ``load`` names the family object; a family without it
-    is identity-only: recognized, not runnable."""
+    (``"text -> text"``), ``verbs`` of the command line. ``load`` names the family object; a family
+    without it is identity-only: recognized, not runnable."""
 
     vendor: str
     tasks: tuple[str, ...]
@@ -197,7 +201,8 @@ class FamilySpec(Spec):
 
 
 def _sides(combos: tuple[str, ...], side: int) -> tuple[str, ...]:
-    """The distinct modalities on one side of combinations such as ``"text+image -> text"``, in order."""
+    """The distinct modalities on one side of combinations such as ``"text+image -> text"``, in
+    order."""
     seen: dict[str, None] = {}
     for combo in combos:
         parts = combo.split("->")
@@ -219,7 +224,8 @@ class ToolParserSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessorSpec(Spec):
-    """A processor of ``modality`` ``"image"``, ``"audio"`` or ``"video"``. ``load`` names its class."""
+    """A processor of ``modality`` ``"image"``, ``"audio"`` or ``"video"``. ``load`` names its
+    class."""
 
     modality: str
     load: str
@@ -364,7 +370,8 @@ def _read_metadata() -> list[Entry]:
 
 
 class _Collector:
-    """The ``register`` object that a hook receives. Takes a declaration, or its fields as keywords."""
+    """The ``register`` object that a hook receives. Takes a declaration, or its fields as
+    keywords."""
 
     def __init__(self, kind: type[Spec], into: list[Spec]) -> None:
         self._kind = kind
@@ -426,7 +433,8 @@ class Registry:
             if self._entries is None:
                 found = _read_metadata() if self._installed is None else self._installed
                 first_party = _known.distributions() | {"clika-runtime"}
-                # Where two plugins claim one name, the first in this order keeps it: ours, then by name.
+                # Where two plugins claim one name, the first in this order keeps it: ours, then by
+                # name.
                 found = sorted(
                     set(found),
                     key=lambda e: (
@@ -506,12 +514,12 @@ class Registry:
                         owners.update(dict.fromkeys(row.spec.kinds, row))
         return result
 
-    def _fail(
-        self, result: _Group, entry: Entry, reason: str, error: BaseException | None
-    ) -> None:
+    def _fail(self, result: _Group, entry: Entry, reason: str, error: BaseException | None) -> None:
         item = Broken(entry, reason, error)
         if self._strict:
-            raise InternalError(f"{item} (CLIKA_RT_STRICT_PLUGINS is set)", "PLUGIN_FAILED") from error
+            raise InternalError(
+                f"{item} (CLIKA_RT_STRICT_PLUGINS is set)", "PLUGIN_FAILED"
+            ) from error
         result.broken.append(item)
 
     def _load_entry(self, entry: Entry, result: _Group, owners: Mapping[str, Row]) -> list[Row]:
@@ -542,7 +550,9 @@ class Registry:
     def load(self, row: Row) -> Any:
         target = row.spec.load
         if not target:
-            raise UnsupportedError(f"'{row.name}' of {row.distribution} is identity-only: it has no code")
+            raise UnsupportedError(
+                f"'{row.name}' of {row.distribution} is identity-only: it has no code"
+            )
         with self._lock:
             if target in self._loaded:
                 return self._loaded[target]
@@ -577,7 +587,8 @@ def _import_entry(entry: Entry) -> Any:
 
 
 def _collect(entry: Entry, module: Any) -> list[Spec]:
-    """Runs the hooks of the entry's group, each plugin in a manager of its own so that blame is certain."""
+    """Runs the hooks of the entry's group, each plugin in a manager of its own so that blame is
+    certain."""
     import pluggy
 
     from . import hooks
@@ -644,7 +655,8 @@ def left_out() -> tuple[Broken, ...]:
 
 
 def broken(group: str | None = None) -> tuple[Broken, ...]:
-    """Plugins that were refused or failed; loads the group (or all of them) when that was not done yet."""
+    """Plugins that were refused or failed; loads the group (or all of them) when that was not done
+    yet."""
     return registry().broken(group)
 
 
@@ -684,8 +696,8 @@ def transforms() -> Mapping[str, Row]:
 
 
 def load(row: Row) -> Any:
-    """The object that the row's ``load`` names, imported on first use. `InternalError` with the code
-    ``PLUGIN_FAILED`` names the plugin when that fails."""
+    """The object that the row's ``load`` names, imported on first use. `InternalError` with the
+    code ``PLUGIN_FAILED`` names the plugin when that fails."""
     return registry().load(row)
 
 
@@ -695,8 +707,8 @@ def device_kinds() -> tuple[str, ...]:
 
 
 def backend_for(kind: str) -> Row:
-    """The backend that drives a device kind. Without one: `InternalError`, code ``BACKEND_NOT_LOADED``, with
-    the reason it is absent and the line that installs it."""
+    """The backend that drives a device kind. Without one: `InternalError`, code
+    ``BACKEND_NOT_LOADED``, with the reason it is absent and the line that installs it."""
     for row in backends().values():
         if kind in row.spec.kinds:
             return row
@@ -739,8 +751,9 @@ def probe(kind: str) -> str | None:
 
 
 def load_backend(kind: str) -> Any:
-    """The backend of that device kind: a PyCapsule ``clika_runtime.backend`` or a pure-Python backend
-    object. The probe is asked first; `InternalError` with ``BACKEND_UNAVAILABLE`` carries its reason."""
+    """The backend of that device kind: a PyCapsule ``clika_runtime.backend`` or a pure-Python
+    backend object. The probe is asked first; `InternalError` with ``BACKEND_UNAVAILABLE`` carries
+    its reason."""
     row = backend_for(kind)
     reason = probe(kind)
     if reason is not None:
@@ -776,9 +789,9 @@ def family_for(
     architecture: str = "",
     gguf_architecture: str = "",
 ) -> Row:
-    """The installed family of a checkpoint. An architecture is more telling than a model type, so it is asked
-    first. Without one: `UnsupportedError`, code ``FAMILY_NOT_INSTALLED`` with the line to run for a family of
-    this project, else ``FAMILY_UNKNOWN``."""
+    """The installed family of a checkpoint. An architecture is more telling than a model type, so
+    it is asked first. Without one: `UnsupportedError`, code ``FAMILY_NOT_INSTALLED`` with the line
+    to run for a family of this project, else ``FAMILY_UNKNOWN``."""
     rows = families()
     if name and name in rows:
         return rows[name]
