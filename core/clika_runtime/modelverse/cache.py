@@ -1,0 +1,500 @@
+"""What layers keep between steps, and the paged pools that hold it.
+
+A layer declares a state spec and calls ``step.attend``; where the bytes lie is known here alone. Keys and values
+stand in pools of blocks; a sequence owns a list of blocks, counted by reference so that forks and snapshots share
+them until one side writes. A continuous cache is the same with one block per sequence.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import clika_runtime as crt
+from clika_runtime.errors import InvalidArgumentError, OutOfMemoryError
+
+__all__ = [
+    "KV",
+    "CacheConfig",
+    "CacheStep",
+    "Conv",
+    "CrossKV",
+    "KVCache",
+    "Latent",
+    "Recurrent",
+    "Snapshot",
+    "StateSpec",
+    "StepArrays",
+]
+
+
+# ---- what a layer may declare
+@dataclass(frozen=True)
+class KV:
+    """Keys ``[heads, dk]`` and values ``[heads, dv]`` of every token; ``window`` 0 keeps all of them."""
+
+    heads: int
+    dk: int
+    dv: int
+    window: int = 0
+
+
+@dataclass(frozen=True)
+class Latent:
+    """One compressed row per token, ``[rank + rope_dim]``."""
+
+    rank: int
+    rope_dim: int
+
+
+@dataclass(frozen=True)
+class Conv:
+    """The last ``width - 1`` inputs of a causal convolution, ``[channels, width - 1]`` per sequence."""
+
+    channels: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Recurrent:
+    """One state of a fixed shape per sequence."""
+
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class CrossKV:
+    """Keys and values of an encoder's output, written once per sequence."""
+
+    heads: int
+    dk: int
+    dv: int
+
+
+StateSpec = KV | Latent | Conv | Recurrent | CrossKV
+
+
+@dataclass(frozen=True)
+class CacheConfig:
+    """Sizes of a cache.
+
+    ``max_tokens`` is the longest sequence, ``max_sequences`` how many stand in the cache at once. ``layout`` is
+    "paged" (blocks of ``block_size`` tokens shared by all sequences) or "continuous" (one block of ``max_tokens``
+    per sequence). ``total_tokens`` bounds a paged pool (default: every sequence may grow to ``max_tokens``). ``dtype``
+    is that of the pools, float32 when None. The pools' memory is taken from the system as it is first
+    touched, so a large window costs nothing until it is used.
+    """
+
+    max_tokens: int
+    max_sequences: int = 1
+    layout: str = "paged"
+    block_size: int = 64
+    total_tokens: int | None = None
+    dtype: Any = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_tokens", "max_sequences", "block_size"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InvalidArgumentError(f"CacheConfig: {name} must be at least 1, got {value!r}")
+        if self.layout not in ("paged", "continuous"):
+            raise InvalidArgumentError(
+                f"CacheConfig: layout '{self.layout}' is none; choose 'paged' or 'continuous'"
+            )
+
+    @property
+    def tokens_per_block(self) -> int:
+        """Tokens that one block holds."""
+        return self.max_tokens if self.layout == "continuous" else self.block_size
+
+    @property
+    def blocks_per_sequence(self) -> int:
+        """Blocks of a sequence at its longest."""
+        return -(-self.max_tokens // self.tokens_per_block)
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks of a pool."""
+        most = self.blocks_per_sequence * self.max_sequences
+        if self.layout == "continuous" or self.total_tokens is None:
+            return most
+        return max(1, min(most, -(-self.total_tokens // self.block_size)))
+
+
+@dataclass
+class StepArrays:
+    """One step's bookkeeping as host arrays (int32): what the new tokens are and where they go.
+
+    T new tokens of B sequences: positions ``[T]``, slots ``[T]`` (block * block_size + offset), block_table
+    ``[B, M]``, cu_seqlens ``[B + 1]``, kv_lens ``[B]`` (the new tokens included).
+    """
+
+    positions: Any
+    slots: Any
+    block_table: Any
+    cu_seqlens: Any
+    kv_lens: Any
+    sequences: tuple[int, ...] = ()
+    before: tuple[int, ...] = ()  # lengths before the step, for a rollback
+
+
+class CacheStep:
+    """What a forward pass sees of the cache: it appends and attends, layer by layer.
+
+    It holds tensors, real ones or traced ones; each append makes a new version of the pool, which later reads of the
+    same step use.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[StateSpec],
+        pools: Sequence[tuple[Any, Any]],
+        slots: Any,
+        block_table: Any,
+        cu_seqlens: Any,
+        kv_lens: Any,
+    ) -> None:
+        self._specs = specs
+        self.pools = list(pools)
+        self._slots = slots
+        self._block_table = block_table
+        self._cu_seqlens = cu_seqlens
+        self._kv_lens = kv_lens
+
+    def attend(
+        self,
+        layer: int,
+        q: Any,
+        k: Any,
+        v: Any,
+        *,
+        scale: float,
+        window: int = 0,
+        softcap: float = 0.0,
+        sinks: Any = None,
+        causal: bool = True,
+    ) -> Any:
+        """Appends the new keys and values of a layer, then attends over all that the sequence holds.
+
+        q ``[T, Hq, dk]``, k ``[T, H, dk]``, v ``[T, H, dv]`` -> ``[T, Hq, dv]``. Scores are ``scale * q.k``, capped by
+        ``softcap * tanh(score / softcap)`` when it is not 0; ``window`` limits how far back a token sees; ``sinks``
+        ``[Hq]`` join the softmax's denominator.
+        """
+        keys, values = self.pools[layer]
+        keys = crt.kv_append(keys, k, self._slots)
+        values = crt.kv_append(values, v, self._slots)
+        self.pools[layer] = (keys, values)
+        return crt.paged_attention(
+            q,
+            keys,
+            values,
+            self._block_table,
+            self._cu_seqlens,
+            self._kv_lens,
+            sinks,
+            causal=causal,
+            window=window,
+            scale=scale,
+            softcap=softcap,
+        )
+
+
+@dataclass
+class _Sequence:
+    blocks: list[int]
+    length: int = 0
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A sequence's content at one moment; it holds its blocks until ``KVCache.release``."""
+
+    blocks: tuple[int, ...]
+    length: int
+
+
+class KVCache:
+    """Sequences over paged pools.
+
+    ``add`` and ``free`` a sequence; ``prepare_step`` places new tokens; ``truncate``, ``fork``, ``snapshot`` and
+    ``restore`` edit without touching the model. Handles of sequences are small integers.
+    """
+
+    def __init__(self, specs: Sequence[StateSpec], config: CacheConfig) -> None:
+        for index, spec in enumerate(specs):
+            if not isinstance(spec, KV):
+                raise InvalidArgumentError(
+                    f"KVCache: layer {index} declares {type(spec).__name__}; this cache holds KV states",
+                    "NOT_IMPLEMENTED_FOR_PARAM",
+                )
+        self.specs = tuple(specs)
+        self.config = config
+        self.block_size = config.tokens_per_block
+        self._references = [0] * config.num_blocks
+        # Taken from the end, so that the first sequence gets the first blocks.
+        self._free = list(range(config.num_blocks - 1, -1, -1))
+        self._sequences: dict[int, _Sequence] = {}
+        self._next = 0
+        self._pools: list[tuple[Any, Any]] | None = None
+
+    # ---- pools
+    @property
+    def pools(self) -> list[tuple[Any, Any]]:
+        """Per layer the key and value pools ``[blocks, block_size, heads, d]``, made at first use."""
+        if self._pools is None:
+            self._pools = [
+                (self._pool(spec.heads, spec.dk), self._pool(spec.heads, spec.dv))
+                for spec in self.specs
+                if isinstance(spec, KV)
+            ]
+        return self._pools
+
+    def _pool(self, heads: int, size: int) -> Any:
+        dtype = self.config.dtype or crt.float32
+        shape = (self.config.num_blocks, self.block_size, heads, size)
+        nbytes = dtype.nbytes(shape[0] * shape[1] * heads * size)
+        # Anonymous memory is zero and costs nothing until a page is written.
+        try:
+            memory = mmap.mmap(-1, nbytes)
+        except (OSError, ValueError, OverflowError) as error:
+            raise OutOfMemoryError(
+                f"KVCache: a pool of {nbytes} bytes for {shape[0] * shape[1]} tokens cannot be mapped ({error}); "
+                "lower max_tokens or max_sequences"
+            ) from error
+        return crt.Tensor.from_buffer(memory, shape, dtype)
+
+    @property
+    def nbytes_per_token(self) -> int:
+        """Bytes that one token takes over all layers."""
+        dtype = self.config.dtype or crt.float32
+        elements = sum(s.heads * (s.dk + s.dv) for s in self.specs if isinstance(s, KV))
+        return int(dtype.nbytes(elements))
+
+    # ---- sequences
+    @property
+    def num_layers(self) -> int:
+        """Layers with a state."""
+        return len(self.specs)
+
+    @property
+    def free_blocks(self) -> int:
+        """Blocks that no sequence and no snapshot holds."""
+        return len(self._free)
+
+    def add(self) -> int:
+        """A new, empty sequence; returns its handle."""
+        if len(self._sequences) >= self.config.max_sequences:
+            raise InvalidArgumentError(
+                f"KVCache.add: the cache holds {len(self._sequences)} sequence(s), at most "
+                f"{self.config.max_sequences}; free one first",
+                "FAILED_PRECONDITION",
+            )
+        handle = self._next
+        self._next += 1
+        self._sequences[handle] = _Sequence([])
+        return handle
+
+    def free(self, sequence: int) -> None:
+        """Removes a sequence and gives its blocks back."""
+        state = self._get(sequence)
+        del self._sequences[sequence]
+        self._unref(state.blocks)
+
+    def length(self, sequence: int) -> int:
+        """Tokens that the sequence holds."""
+        return self._get(sequence).length
+
+    def truncate(self, sequence: int, length: int) -> None:
+        """Forgets every token from position ``length`` on."""
+        state = self._get(sequence)
+        if not 0 <= length <= state.length:
+            raise InvalidArgumentError(
+                f"KVCache.truncate: length {length} is outside 0 .. {state.length}, the sequence's tokens"
+            )
+        keep = -(-length // self.block_size)
+        self._unref(state.blocks[keep:])
+        del state.blocks[keep:]
+        state.length = length
+
+    def fork(self, sequence: int) -> int:
+        """A second sequence with the same content; blocks are shared until one of them writes."""
+        state = self._get(sequence)
+        handle = self.add()
+        for block in state.blocks:
+            self._references[block] += 1
+        self._sequences[handle] = _Sequence(list(state.blocks), state.length)
+        return handle
+
+    def snapshot(self, sequence: int) -> Snapshot:
+        """Remembers the sequence's content; release it when it is not needed any more."""
+        state = self._get(sequence)
+        for block in state.blocks:
+            self._references[block] += 1
+        return Snapshot(tuple(state.blocks), state.length)
+
+    def restore(self, sequence: int, snapshot: Snapshot) -> None:
+        """Gives the sequence the content of a snapshot, which stays valid."""
+        state = self._get(sequence)
+        for block in snapshot.blocks:
+            self._references[block] += 1
+        self._unref(state.blocks)
+        state.blocks = list(snapshot.blocks)
+        state.length = snapshot.length
+
+    def release(self, snapshot: Snapshot) -> None:
+        """Lets go of a snapshot's blocks."""
+        self._unref(snapshot.blocks)
+
+    def reset(self) -> None:
+        """Removes every sequence. Snapshots keep their blocks."""
+        for handle in list(self._sequences):
+            self.free(handle)
+
+    def _get(self, sequence: int) -> _Sequence:
+        state = self._sequences.get(sequence)
+        if state is None:
+            raise InvalidArgumentError(f"KVCache: there is no sequence {sequence!r}")
+        return state
+
+    def _unref(self, blocks: Sequence[int]) -> None:
+        for block in blocks:
+            self._references[block] -= 1
+            if self._references[block] == 0:
+                self._free.append(block)
+
+    # ---- steps
+    def fits(self, sequences: Sequence[int], counts: Sequence[int]) -> bool:
+        """Whether the blocks left hold these new tokens."""
+        return self._blocks_needed(sequences, counts) <= len(self._free)
+
+    def _blocks_needed(self, sequences: Sequence[int], counts: Sequence[int]) -> int:
+        needed = 0
+        for sequence, count in zip(sequences, counts):
+            state = self._get(sequence)
+            needed += max(0, -(-(state.length + count) // self.block_size) - len(state.blocks))
+            if count and self._writes_shared(state):
+                needed += 1
+        return needed
+
+    def _writes_shared(self, state: _Sequence) -> bool:
+        index = state.length // self.block_size
+        return index < len(state.blocks) and self._references[state.blocks[index]] > 1
+
+    def prepare_step(self, sequences: Sequence[int], counts: Sequence[int]) -> StepArrays:
+        """Makes room for ``counts[b]`` new tokens of ``sequences[b]`` and says where they go.
+
+        The sequences' lengths grow at once; ``rollback`` undoes a step that did not run. Refused with both numbers:
+        a sequence past ``max_tokens``, a pool without enough free blocks.
+        """
+        import numpy as np
+
+        self._check_step(sequences, counts)
+        size = self.block_size
+        total = sum(counts)
+        positions = np.empty(total, np.int32)
+        slots = np.empty(total, np.int32)
+        cu_seqlens = np.zeros(len(counts) + 1, np.int32)
+        kv_lens = np.empty(len(counts), np.int32)
+        before = []
+        states = []
+        start = 0
+        for row, (sequence, count) in enumerate(zip(sequences, counts)):
+            state = self._get(sequence)
+            states.append(state)
+            before.append(state.length)
+            if self._writes_shared(state):
+                self._copy_block(state, state.length // size)
+            length = state.length + count
+            while len(state.blocks) * size < length:
+                block = self._free.pop()
+                self._references[block] = 1
+                state.blocks.append(block)
+            stop = start + count
+            if count == 1:
+                # The decode step: two integers, no arrays.
+                positions[start] = state.length
+                slots[start] = state.blocks[state.length // size] * size + state.length % size
+            else:
+                new = np.arange(state.length, length, dtype=np.int32)
+                positions[start:stop] = new
+                blocks = np.asarray(state.blocks, np.int32)
+                slots[start:stop] = blocks[new // size] * size + new % size
+            cu_seqlens[row + 1] = stop
+            kv_lens[row] = length
+            state.length = length
+            start = stop
+        width = max(len(state.blocks) for state in states)
+        # Unused entries are never read; 0 keeps them inside the pool.
+        block_table = np.zeros((len(states), width), np.int32)
+        for row, state in enumerate(states):
+            block_table[row, : len(state.blocks)] = state.blocks
+        return StepArrays(
+            positions, slots, block_table, cu_seqlens, kv_lens, tuple(sequences), tuple(before)
+        )
+
+    def _check_step(self, sequences: Sequence[int], counts: Sequence[int]) -> None:
+        if not sequences or len(sequences) != len(counts):
+            raise InvalidArgumentError(
+                f"KVCache.prepare_step: {len(sequences)} sequence(s) with {len(counts)} count(s); give one count "
+                "of new tokens per sequence, and at least one"
+            )
+        if len(set(sequences)) != len(sequences):
+            raise InvalidArgumentError(
+                f"KVCache.prepare_step: a sequence stands twice in {list(sequences)}"
+            )
+        for sequence, count in zip(sequences, counts):
+            length = self._get(sequence).length
+            if count < 1:
+                raise InvalidArgumentError(
+                    f"KVCache.prepare_step: sequence {sequence} has {count} new tokens, at least 1 is needed"
+                )
+            if length + count > self.config.max_tokens:
+                raise InvalidArgumentError(
+                    f"KVCache.prepare_step: sequence {sequence} holds {length} tokens, {count} more pass the window "
+                    f"of {self.config.max_tokens}"
+                )
+        needed = self._blocks_needed(sequences, counts)
+        if needed > len(self._free):
+            raise OutOfMemoryError(
+                f"KVCache.prepare_step: the step needs {needed} block(s) of {self.block_size} tokens, "
+                f"{len(self._free)} are free of {self.config.num_blocks}"
+            )
+
+    def rollback(self, arrays: StepArrays) -> None:
+        """Undoes the lengths of a step that did not run or failed."""
+        for sequence, length in zip(arrays.sequences, arrays.before):
+            self.truncate(sequence, length)
+
+    def _copy_block(self, state: _Sequence, index: int) -> None:
+        """Gives the sequence a block of its own in place of a shared one, with the rows that it uses."""
+        import numpy as np
+
+        old = state.blocks[index]
+        new = self._free.pop()
+        self._references[new] = 1
+        self._references[old] -= 1
+        state.blocks[index] = new
+        used = state.length - index * self.block_size
+        if not used:
+            return
+        rows = np.arange(used, dtype=np.int32)
+        source = crt.tensor(rows + old * self.block_size)
+        target = crt.tensor(rows + new * self.block_size)
+        for keys, values in self.pools:
+            for pool in (keys, values):
+                blocks, size, heads, width = pool.shape
+                flat = pool.reshape((blocks * size, heads, width))
+                crt.kv_append(pool, crt.index_select(flat, 0, source), target)
+
+    def step(self, arrays: StepArrays) -> CacheStep:
+        """The step as a forward pass takes it, over tensors of the arrays (eager execution)."""
+        return CacheStep(
+            self.specs,
+            self.pools,
+            crt.tensor(arrays.slots),
+            crt.tensor(arrays.block_table),
+            crt.tensor(arrays.cu_seqlens),
+            crt.tensor(arrays.kv_lens),
+        )

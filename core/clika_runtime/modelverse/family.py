@@ -1,0 +1,59 @@
+"""What a family's code gives to the shared loader: a plain object, loaded by name from its registration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .config import Fields
+
+__all__ = ["Family"]
+
+_LAYER = re.compile(r"(^|\.)(\d+)(?=\.|$)")
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family states how its config is read, how its module tree is built, and its names.
+
+    ``config_from_hf(fields)`` reads a `config.json`; ``config_from_gguf(fields, shapes)`` reads GGUF metadata, with
+    the shapes of the file's tensors. ``build(config, dtype)`` makes the storage-free tree. ``gguf_names`` maps a
+    checkpoint name with ``{}`` for the layer number to the tree's name; safetensors names are the tree's own unless
+    ``renames`` (prefix -> prefix) says otherwise. ``ignored`` are patterns of checkpoint names that carry nothing;
+    ``extras`` maps a checkpoint name to the model's method that takes the tensor as a NumPy array.
+    """
+
+    name: str
+    config_from_hf: Callable[[Fields], Any]
+    build: Callable[[Any, Any], Any]
+    config_from_gguf: Callable[[Fields, Mapping[str, tuple[int, ...]]], Any] | None = None
+    gguf_names: Mapping[str, str] = field(default_factory=dict)
+    renames: Mapping[str, str] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
+    extras: Mapping[str, str] = field(default_factory=dict)
+
+    def tree_name(self, name: str, kind: str) -> str:
+        """The tree's name for a checkpoint's tensor; an unknown name comes back as it is.
+
+        >>> family = Family("f", dict, dict, gguf_names={"blk.{}.attn_q": "model.layers.{}.self_attn.q_proj"})
+        >>> family.tree_name("blk.3.attn_q.weight", "gguf")
+        'model.layers.3.self_attn.q_proj.weight'
+        """
+        if kind == "gguf":
+            stem, dot, leaf = name.rpartition(".")
+            match = _LAYER.search(stem)
+            pattern = stem if match is None else f"{stem[: match.start(2)]}{{}}{stem[match.end(2) :]}"
+            target = self.gguf_names.get(pattern)
+            if target is None or not dot:
+                return name
+            return f"{target.format(match[2]) if match else target}.{leaf}"
+        for old, new in self.renames.items():
+            if name.startswith(old):
+                return new + name[len(old) :]
+        return name
+
+    def is_ignored(self, name: str) -> bool:
+        """Whether a checkpoint's tensor carries nothing that the tree needs."""
+        return any(re.fullmatch(pattern, name) for pattern in self.ignored)

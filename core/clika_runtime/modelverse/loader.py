@@ -1,0 +1,353 @@
+"""From a checkpoint's files to a module tree with its weights bound.
+
+The family says how its config is read, how the tree is built and what its names are; reading, dtype choice, packed
+weights, tied tables and the checks are the same for all families and stand here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import clika_runtime as crt
+from clika_runtime import nn, plugins
+from clika_runtime.errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from clika_runtime.io import TensorInfo, open_gguf, open_safetensors
+from clika_runtime.io._files import read_json
+
+from .config import Fields
+from .family import Family
+
+__all__ = ["Checkpoint", "LoadOptions", "LoadedModel", "identify", "load_model", "open_checkpoint"]
+
+COMPUTE_DTYPES = ("float32", "bfloat16", "float16")
+WEIGHT_MODES = ("fast", "exact")
+CONFIG_LIMIT = 16 << 20
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """How a model is loaded.
+
+    ``dtype`` is the dtype of activations and cache: None takes the checkpoint's, float32 for a quantized one.
+    ``weight_mode`` is how quantized weights are multiplied: "fast" (integer products over activations quantized by
+    row block) or "exact" (weights decode to the compute dtype). ``max_seq`` caps the context window, 0 keeps the
+    checkpoint's. ``max_sequences`` sequences may stand in the cache at once; ``kvcache`` is "paged" or
+    "continuous"; ``prefill_chunk`` is how many prompt tokens one step takes at most.
+    """
+
+    device: str = "cpu"
+    dtype: Any = None
+    weight_mode: str = "fast"
+    max_seq: int = 0
+    max_sequences: int = 1
+    kvcache: str = "paged"
+    kv_dtype: Any = None
+    prefill_chunk: int = 512
+
+    def __post_init__(self) -> None:
+        if self.weight_mode not in WEIGHT_MODES:
+            raise InvalidArgumentError(
+                f"LoadOptions: weight_mode '{self.weight_mode}' is none; choose one of {', '.join(WEIGHT_MODES)}"
+            )
+        for name, low in (("max_seq", 0), ("max_sequences", 1), ("prefill_chunk", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < low:
+                raise InvalidArgumentError(f"LoadOptions: {name} must be at least {low}, got {value!r}")
+
+    def dtype_of(self, name: str) -> Any:
+        """The dtype object of option ``dtype`` or ``kv_dtype``, or None; refuses what nothing computes in."""
+        value = getattr(self, name)
+        if value is None:
+            return None
+        found = crt.dtypes.by_name(value) if isinstance(value, str) else value
+        if found.name not in COMPUTE_DTYPES:
+            raise UnsupportedError(
+                f"LoadOptions: {name} {found.name} is not served; choose one of {', '.join(COMPUTE_DTYPES)}",
+                "NOT_IMPLEMENTED_FOR_DTYPE",
+            )
+        return found
+
+
+class Checkpoint:
+    """The opened files of one model: its raw configuration and its tensors, none of them read yet.
+
+    ``kind`` is "gguf" or "safetensors"; ``config`` holds `config.json` or the GGUF metadata; ``where`` names the file
+    that the configuration came from.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], kind: str | None = None) -> None:
+        self.path = Path(path)
+        if not self.path.exists():
+            raise NotFoundError(f"{self.path}: no such file or directory")
+        if kind is None:
+            kind = "gguf" if self.path.suffix.lower() == ".gguf" else "safetensors"
+        self.kind = kind
+        self.folder = self.path if self.path.is_dir() else self.path.parent
+        self.file: Any
+        if kind == "gguf":
+            self.file = open_gguf(self.path)
+            self.where = str(self.path)
+            self.config: Mapping[str, Any] = self.file.metadata
+        else:
+            self.where = str(self.folder / "config.json")
+            config = read_json(self.where, CONFIG_LIMIT)
+            if not isinstance(config, dict):
+                raise InvalidArgumentError(
+                    f"{self.where}: the configuration is a {type(config).__name__}, expected an object",
+                    "MALFORMED_FILE",
+                )
+            self.config = config
+            self.file = open_safetensors(self.path)
+        self.tensors: Mapping[str, TensorInfo] = self.file.tensors
+
+    @property
+    def architecture(self) -> str:
+        """The GGUF architecture, or the first of `architectures`; empty when none is given."""
+        if self.kind == "gguf":
+            return str(self.file.architecture)
+        names = Fields(self.config, self.where).get("architectures", None)
+        if isinstance(names, list) and names and isinstance(names[0], str):
+            return names[0]
+        return ""
+
+    @property
+    def model_type(self) -> str:
+        """`model_type` of a `config.json`; empty for a GGUF."""
+        if self.kind == "gguf":
+            return ""
+        return str(Fields(self.config, self.where).text("model_type", ""))
+
+    @property
+    def packed(self) -> bool:
+        """Whether any tensor is quantized."""
+        return any(info.packed for info in self.tensors.values())
+
+    def weight_dtype(self) -> Any:
+        """The dtype that most matrix elements are stored in; float32 for a quantized checkpoint."""
+        if self.packed:
+            return crt.float32
+        elements: dict[str, int] = {}
+        for info in self.tensors.values():
+            if info.dtype in COMPUTE_DTYPES and len(info.shape) > 1:
+                elements[info.dtype] = elements.get(info.dtype, 0) + info.numel
+        if not elements:
+            return crt.float32
+        return crt.dtypes.by_name(max(elements, key=lambda name: elements[name]))
+
+    def tensor(self, name: str) -> Any:
+        """A tensor over the mapped bytes: nothing is copied. Packed ones keep their scheme."""
+        info = self.tensors[name]
+        if not info.loadable:
+            raise UnsupportedError(
+                f"{self.path}: tensor '{name}' has type {info.type}, which no kernel reads",
+                "NOT_IMPLEMENTED_FOR_SCHEME",
+            )
+        dtype = crt.float32 if info.dtype is None else crt.dtypes.by_name(info.dtype)
+        view = self.file.view(name)
+        return crt.Tensor.from_buffer(view, info.shape, dtype, scheme=info.scheme, owner=self.file)
+
+    def drop_pages(self, name: str) -> None:
+        """Lets the system take a tensor's pages back."""
+        drop = getattr(self.file, "drop_pages", None)
+        if drop is not None:
+            drop(name)
+
+
+def open_checkpoint(source: Any) -> Checkpoint:
+    """Opens a resolved source, a directory or a file."""
+    path = getattr(source, "path", source)
+    return Checkpoint(path, getattr(source, "kind", None))
+
+
+def identify(checkpoint: Checkpoint) -> Any:
+    """The registered family of a checkpoint (a row of `plugins.families()`); refuses by name when there is none."""
+    if checkpoint.kind == "gguf":
+        return plugins.family_for(gguf_architecture=checkpoint.architecture)
+    if not checkpoint.architecture and not checkpoint.model_type:
+        raise InvalidArgumentError(
+            f"{checkpoint.where}: neither 'architectures' nor 'model_type' is given", "MALFORMED_FILE"
+        )
+    return plugins.family_for(
+        architecture=checkpoint.architecture, model_type=checkpoint.model_type
+    )
+
+
+@dataclass
+class LoadedModel:
+    """A tree with its weights, and what was decided on the way."""
+
+    model: Any
+    config: Any
+    family: Family
+    checkpoint: Checkpoint
+    dtype: Any
+    options: LoadOptions
+    report: dict[str, Any] = field(default_factory=dict)
+
+
+def read_config(family: Family, checkpoint: Checkpoint) -> Any:
+    """The family's config of a checkpoint."""
+    if checkpoint.kind == "gguf":
+        if family.config_from_gguf is None:
+            raise UnsupportedError(f"{checkpoint.path}: the family '{family.name}' reads no GGUF files")
+        fields = Fields(checkpoint.config, checkpoint.where, f"{checkpoint.architecture}.")
+        shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
+        return family.config_from_gguf(fields, shapes)
+    return family.config_from_hf(Fields(checkpoint.config, checkpoint.where))
+
+
+def load_model(
+    source: Any, options: LoadOptions | None = None, family: Family | None = None
+) -> LoadedModel:
+    """Opens a checkpoint, builds its family's tree and binds the weights.
+
+    Dense weights stay views of the mapped file where the backend takes them as they are; packed ones are brought
+    into the backend's layout once, and the file's pages are given back. Refused with file, key and both values:
+    missing tensors, tensors nobody asked for, shapes that do not fit.
+    """
+    options = options or LoadOptions()
+    checkpoint = source if isinstance(source, Checkpoint) else open_checkpoint(source)
+    if family is None:
+        family = _family_object(identify(checkpoint), checkpoint)
+    config = read_config(family, checkpoint)
+    compute = options.dtype_of("dtype") or checkpoint.weight_dtype()
+    model = family.build(config, compute)
+    names = _match_names(family, checkpoint, model)
+    _bind(checkpoint, model, names, compute, options)
+    _set_extras(family, checkpoint, model)
+    report = {
+        "family": family.name,
+        "compute_dtype": compute.name,
+        "weight_mode": options.weight_mode if checkpoint.packed else "dense",
+    }
+    return LoadedModel(model, config, family, checkpoint, compute, options, report)
+
+
+def _family_object(row: Any, checkpoint: Checkpoint) -> Family:
+    if not row.spec.runnable:
+        raise UnsupportedError(
+            f"{checkpoint.path}: the family '{row.name}' recognizes this checkpoint and runs none (identity-only)"
+        )
+    found = plugins.load(row)
+    if not isinstance(found, Family):
+        raise UnsupportedError(
+            f"the family '{row.name}' gives a {type(found).__name__} where a Family is expected",
+            "PLUGIN_FAILED",
+        )
+    return found
+
+
+# ---- names
+def _match_names(family: Family, checkpoint: Checkpoint, model: nn.Module) -> dict[str, str]:
+    """Slot name -> checkpoint name, after the checks that every name has its partner and every shape fits."""
+    slots = model.state_dict()
+    found: dict[str, str] = {}
+    unexpected: list[str] = []
+    tied = getattr(model, "tied_names", {})
+    for name in checkpoint.tensors:
+        if name in family.extras or family.is_ignored(name):
+            continue
+        slot = family.tree_name(name, checkpoint.kind)
+        if slot in slots:
+            if slot in found:
+                raise InvalidArgumentError(
+                    f"{checkpoint.path}: tensors '{found[slot]}' and '{name}' both name '{slot}'",
+                    "MALFORMED_FILE",
+                )
+            found[slot] = name
+        elif slot not in tied:
+            # A tied checkpoint may repeat the table under the head's name; the table is what counts.
+            unexpected.append(name)
+    missing = [slot for slot in slots if slot not in found]
+    if missing or unexpected:
+        raise InvalidArgumentError(
+            f"{checkpoint.path}: the tensors do not match the configuration of {checkpoint.where}; missing: "
+            f"{_some(missing)}; unexpected: {_some(unexpected)}",
+            "MALFORMED_FILE",
+        )
+    for slot, name in found.items():
+        have, want = checkpoint.tensors[name].shape, tuple(slots[slot].shape)
+        if tuple(have) != want:
+            raise InvalidArgumentError(
+                f"{checkpoint.path}: tensor '{name}' has shape {list(have)}, the configuration of "
+                f"{checkpoint.where} gives '{slot}' {list(want)}",
+                "MALFORMED_FILE",
+            )
+    return found
+
+
+def _some(names: list[str], limit: int = 8) -> str:
+    if not names:
+        return "none"
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(f"'{name}'" for name in names[:limit]) + more
+
+
+# ---- weights
+def _owners(model: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
+    for prefix, module in model.named_modules():
+        for attribute in module._parameters:
+            if getattr(module, attribute) is not None:
+                yield (f"{prefix}.{attribute}" if prefix else attribute), module, attribute
+
+
+def _bind(
+    checkpoint: Checkpoint,
+    model: nn.Module,
+    names: Mapping[str, str],
+    compute: Any,
+    options: LoadOptions,
+) -> None:
+    mode = options.weight_mode
+    table = getattr(model, "table", None)
+    tied = bool(getattr(model, "tied", False))
+    for slot, owner, attribute in _owners(model):
+        name = names[slot]
+        value = checkpoint.tensor(name)
+        is_linear = isinstance(owner, nn.Linear) and attribute == "weight"
+        if value.scheme and not is_linear and not isinstance(owner, nn.Embedding):
+            # Norms and biases are read element by element; they take a few bytes.
+            value = crt.dequantize(value, dtype=compute)
+        if not value.scheme:
+            value = _in_compute_dtype(value, compute, matrix=len(value.shape) > 1)
+        if is_linear:
+            value = crt.pack_weight(value, mode)
+            owner.mode = mode if value.scheme else "exact"
+        elif isinstance(owner, nn.Embedding):
+            # A table that the head multiplies with takes the layout of products; the gather reads that too.
+            value = crt.pack_weight(value, mode if tied and owner is table else "table")
+            owner.output_dtype = compute
+        setattr(owner, attribute, value)
+        if value.scheme:
+            checkpoint.drop_pages(name)
+    if tied and table is not None and table.weight.scheme:
+        model.head_mode = mode
+
+
+def _in_compute_dtype(value: Any, compute: Any, matrix: bool) -> Any:
+    """A dense weight as the forward pass takes it.
+
+    A matrix in a short dtype stays as published under float32 (the kernels widen it exactly, and it takes half the
+    memory); everything else is brought to the compute dtype.
+    """
+    if value.dtype == compute:
+        return value
+    if matrix and compute.name == "float32" and value.dtype.name in COMPUTE_DTYPES:
+        return value
+    if not value.dtype.is_floating_point:
+        raise UnsupportedError(
+            f"load_model: weights of dtype {value.dtype.name} are not served in a module",
+            "NOT_IMPLEMENTED_FOR_DTYPE",
+        )
+    return value.to(compute)
+
+
+def _set_extras(family: Family, checkpoint: Checkpoint, model: Any) -> None:
+    for name, method in family.extras.items():
+        if name in checkpoint.tensors:
+            value = checkpoint.tensor(name)
+            getattr(model, method)(value.to(crt.float32).numpy())

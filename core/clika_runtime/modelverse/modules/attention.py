@@ -1,0 +1,76 @@
+"""Grouped-query attention over the cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clika_runtime import nn
+
+from ..cache import KV
+from .linear import Linear
+from .rope import Rotary
+
+__all__ = ["Attention"]
+
+
+class Attention(nn.Module):
+    """Projections, rotary embedding, attention through the cache step, output projection.
+
+    ``num_kv_heads`` key/value heads serve ``num_heads`` query heads in equal groups. ``window`` limits how far back
+    a token sees (0: no limit). Where keys and values lie is the cache's business: the layer only calls
+    ``step.attend``.
+    """
+
+    def __init__(
+        self,
+        *,
+        layer: int,
+        hidden_size: int,
+        num_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        rotary: Rotary | None,
+        bias: bool = False,
+        output_bias: bool | None = None,
+        scale: float | None = None,
+        window: int = 0,
+        softcap: float = 0.0,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.layer = layer
+        self.num_heads = num_heads
+        self.num_kv_heads = num_kv_heads
+        self.head_dim = head_dim
+        self.scale = head_dim**-0.5 if scale is None else scale
+        self.window = window
+        self.softcap = softcap
+        self.rotary = rotary
+        output_bias = bias if output_bias is None else output_bias
+        queries, keys = num_heads * head_dim, num_kv_heads * head_dim
+        self.q_proj = Linear(hidden_size, queries, bias, dtype, shard="col")
+        self.k_proj = Linear(hidden_size, keys, bias, dtype, shard="col")
+        self.v_proj = Linear(hidden_size, keys, bias, dtype, shard="col")
+        self.o_proj = Linear(queries, hidden_size, output_bias, dtype, shard="row")
+
+    def cache_spec(self) -> KV:
+        """What the layer keeps per token."""
+        return KV(self.num_kv_heads, self.head_dim, self.head_dim, self.window)
+
+    def forward(self, x: Any, positions: Any, step: Any) -> Any:
+        tokens = x.shape[0]
+        q = self.q_proj(x).reshape((tokens, self.num_heads, self.head_dim))
+        k = self.k_proj(x).reshape((tokens, self.num_kv_heads, self.head_dim))
+        v = self.v_proj(x).reshape((tokens, self.num_kv_heads, self.head_dim))
+        q, k = self.prepare(q, k, positions)
+        out = step.attend(
+            self.layer, q, k, v, scale=self.scale, window=self.window, softcap=self.softcap
+        )  # [tokens, heads, head_dim]
+        return self.o_proj(out.reshape((tokens, self.num_heads * self.head_dim)))
+
+    def prepare(self, q: Any, k: Any, positions: Any) -> tuple[Any, Any]:
+        """Queries and keys as attention takes them; a family with norms on them overrides this."""
+        if self.rotary is not None:
+            q = self.rotary(q, positions)
+            k = self.rotary(k, positions)
+        return q, k

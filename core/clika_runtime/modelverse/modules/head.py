@@ -1,0 +1,58 @@
+"""A decoder with a head over its vocabulary."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import clika_runtime as crt
+from clika_runtime import nn
+
+from ..cache import StateSpec
+from .linear import Linear
+
+__all__ = ["CausalLM"]
+
+
+class CausalLM(nn.Module):
+    """A backbone and its head, apart: ``forward`` gives hidden states, ``head`` turns rows of them into logits.
+
+    With ``tied`` the head reads the token table, and the tree has no ``lm_head``.
+    """
+
+    def __init__(
+        self, model: nn.Module, hidden_size: int, vocab_size: int, tied: bool, dtype: Any = None
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.vocab_size = vocab_size
+        self.tied = tied
+        if not tied:
+            self.lm_head = Linear(hidden_size, vocab_size, False, dtype, shard="col")
+        # How a packed token table is multiplied when the head reads it.
+        self.head_mode = "exact"
+
+    @property
+    def table(self) -> nn.Module:
+        """The token table."""
+        return self.model.embed_tokens
+
+    @property
+    def tied_names(self) -> dict[str, str]:
+        """Names that a tied checkpoint may repeat, and the slots they stand for."""
+        return {"lm_head.weight": "model.embed_tokens.weight"} if self.tied else {}
+
+    def cache_specs(self) -> list[StateSpec]:
+        """What each layer keeps, in the order of the layers."""
+        return self.model.cache_specs()
+
+    def forward(self, tokens: Any, positions: Any, step: Any, rows: Any = None) -> Any:
+        return self.model(tokens, positions, step, rows)
+
+    def head(self, hidden: Any) -> Any:
+        """Logits in float32: ``[R, hidden]`` -> ``[R, vocab]``."""
+        if hidden.dtype != crt.float32:
+            # Scores of neighbouring tokens may differ by less than a step of a short dtype.
+            hidden = hidden.to(crt.float32)
+        if self.tied:
+            return crt.linear(hidden, self.model.embed_tokens.weight, None, mode=self.head_mode)
+        return self.lm_head(hidden)
