@@ -5,21 +5,23 @@ reference page. It holds no kernel: backends register kernels under the record's
 
 What a call does with a record:
 
-1. Bind. Positional and keyword arguments go to ``args`` in order; ``Arg.aliases`` are further keyword
-   names. A ``variadic`` argument (``permute``'s dims, ``reshape``'s shape) takes one sequence, or, in
-   a call, all remaining positional integers: ``x.reshape(2, 3)`` is ``x.reshape((2, 3))``.
-2. Settle statics. ``ints`` takes an int, a sequence of ints or None and is a tuple of ints (or None)
-   from here on; ``int`` also takes a sequence of exactly one int (``argmax(x, dims=[1])``);
+1. Bind. Positional and keyword arguments go to ``args`` in order; ``Arg.aliases`` are further
+   keyword names. A ``variadic`` argument (``permute``'s dims, ``reshape``'s shape) takes one
+   sequence, or, in a call, all remaining positional integers: ``x.reshape(2, 3)`` is
+   ``x.reshape((2, 3))``.
+2. Settle statics. ``ints`` takes an int, a sequence of ints or None and is a tuple of ints (or
+   None) from here on; ``int`` also takes a sequence of exactly one int (``argmax(x, dims=[1])``);
    ``number`` is a Python int or float and is packed as INT or FLOAT accordingly; a ``str`` with
-   ``modes`` is checked by ``Arg.mode_index`` and packed as its index, None standing for the default.
-   Everything else is as given: dims stay negative, and None stays None, for rules and kernels alike.
-3. A Python number in a ``number`` tensor argument enters as a 0-d operand with ``Meta.weak`` set and
-   dtype bool, int64 or float32. It takes part in promotion only by kind, as in PyTorch.
+   ``modes`` is checked by ``Arg.mode_index`` and packed as its index, None standing for the
+   default. Everything else is as given: dims stay negative, and None stays None, for rules and
+   kernels alike.
+3. A Python number in a ``number`` tensor argument enters as a 0-d operand with ``Meta.weak`` set
+   and dtype bool, int64 or float32. It takes part in promotion only by kind, as in PyTorch.
 4. ``infer(*args)`` gives the results, ``promote(*args)`` the dtypes that the tensor arguments enter
    the kernel in: a dtype for all of them, a tuple with one entry per tensor argument, or None
    (an entry or the whole) for "as it is". An input in another dtype is converted first.
-5. Run: the backend's kernel, else ``compose``. A ``VIEW`` operator whose ``infer`` returns a ``Meta``
-   instead of a ``View`` cannot share bytes; its ``compose`` copies and tries again.
+5. Run: the backend's kernel, else ``compose``. A ``VIEW`` operator whose ``infer`` returns a
+   ``Meta`` instead of a ``View`` cannot share bytes; its ``compose`` copies and tries again.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ FACTORY = "factory"
 
 
 class _Struct:
-    """Value semantics over ``__slots__``; a dataclass would cost its import (inspect) at start-up."""
+    """Value semantics over ``__slots__``; a dataclass would cost the import of inspect."""
 
     __slots__ = ()
 
@@ -73,6 +75,7 @@ class Arg(_Struct):
         "keyword_only",
         "aliases",
         "variadic",
+        "packed",
     )
 
     def __init__(
@@ -89,6 +92,7 @@ class Arg(_Struct):
         keyword_only: bool = False,
         aliases: tuple[str, ...] = (),  # further keyword names
         variadic: bool = False,  # static ints: also takes the remaining positional integers
+        packed: bool = False,  # tensor: may be a packed weight (a quantization scheme)
     ) -> None:
         self.name = name
         self.kind = kind
@@ -102,6 +106,7 @@ class Arg(_Struct):
         self.keyword_only = keyword_only
         self.aliases = aliases
         self.variadic = variadic
+        self.packed = packed
 
     @property
     def required(self) -> bool:
@@ -239,10 +244,22 @@ def tensor(
     optional: bool = False,
     number: bool = False,
     sequence: bool = False,
+    packed: bool = False,
+    aliases: tuple[str, ...] = (),
 ) -> Arg:
     """A tensor argument; its metadata is part of the dispatch key."""
-    default = None if optional else REQUIRED
-    return Arg(name, "tensor", "tensor", default, dtypes, optional, number, sequence)
+    return Arg(
+        name,
+        "tensor",
+        "tensor",
+        None if optional else REQUIRED,
+        dtypes,
+        optional,
+        number,
+        sequence,
+        aliases=aliases,
+        packed=packed,
+    )
 
 
 def static(
@@ -257,8 +274,8 @@ def static(
 ) -> Arg:
     """A static argument, in the key by value.
 
-    ``type`` is ``int``, ``float``, ``bool``, ``str``, ``number``, ``ints``, ``floats``, ``dtype`` or
-    ``device``. ``dtype`` is packed as the dtype's code and ``device`` not at all (ATTR_NONE).
+    ``type`` is ``int``, ``float``, ``bool``, ``str``, ``number``, ``ints``, ``floats``, ``dtype``
+    or ``device``. ``dtype`` is packed as the dtype's code and ``device`` not at all (ATTR_NONE).
     """
     return Arg(
         name,
@@ -284,24 +301,34 @@ def scalar(
 
 
 def _checked(name: str, args: list[Arg], infer: Callable[..., Any]) -> Callable[..., Any]:
-    """`infer` behind a look at the dtypes of its tensor arguments; runs on a dispatch miss only."""
+    """`infer` behind a look at schemes and dtypes of the tensor arguments; runs on a miss only."""
 
     def rule(*values: Any) -> Any:
-        for arg, value in zip(args, values):
-            if arg.dtypes is None or value is None:
+        for arg, value in zip(args, values, strict=False):
+            if arg.kind != "tensor" or value is None:
                 continue
             for meta in value if arg.sequence else (value,):
-                if meta.scheme == 0 and meta.dtype.name not in arg.dtypes:
-                    from ..errors import InvalidArgumentError
-
-                    allowed = ", ".join(sorted(arg.dtypes))
-                    raise InvalidArgumentError(
-                        f"{name}: {arg.name} has dtype {meta.dtype.name}, which the operator does "
-                        f"not take; convert it with .to() to one of {allowed}"
-                    )
+                _check(name, arg, meta)
         return infer(*values)
 
     return rule
+
+
+def _check(name: str, arg: Arg, meta: Meta) -> None:
+    if meta.scheme != 0:
+        if arg.packed:
+            return
+        problem = "is a packed weight, and the operator takes dense tensors; call dequantize first"
+    elif arg.dtypes is None or meta.dtype.name in arg.dtypes:
+        return
+    else:
+        problem = (
+            f"has dtype {meta.dtype.name}, which the operator does not take; convert it with .to() "
+            f"to one of {', '.join(sorted(arg.dtypes))}"
+        )
+    from ..errors import InvalidArgumentError
+
+    raise InvalidArgumentError(f"{name}: {arg.name} {problem}")
 
 
 def op(
@@ -317,8 +344,7 @@ def op(
         raise ValueError(f"operator '{name}' is declared twice")
     summary, _, rest = doc.strip().partition("\n\n")
     traits = frozenset(more.pop("traits", ()))
-    if any(a.dtypes is not None for a in args):
-        infer = _checked(name, args, infer)
+    infer = _checked(name, args, infer)
     record = Record(
         name, " ".join(summary.split()), tuple(args), infer, traits, doc=rest.strip(), **more
     )

@@ -1,0 +1,106 @@
+"""Operators: one record each, declared in the module that bears its name or its group's.
+
+``clika_runtime.ops.softmax`` is the callable that the native core makes from the record
+``softmax``. Records load on first use, so that importing this package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from .record import RANDOM, RECORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .record import Record
+
+# Module -> the names it declares. A module with one operator bears the operator's name.
+_GROUPS = {
+    "elementwise": (
+        "neg abs exp log sqrt rsqrt sin cos tanh sigmoid silu gelu relu erf reciprocal square "
+        "floor ceil round sign"
+    ),
+    "arithmetic": "add sub mul div pow maximum minimum remainder floor_divide",
+    "comparison": "eq ne lt le gt ge isnan isinf",
+    "logical": "logical_not logical_and logical_or logical_xor",
+    "bitwise": "bitwise_not bitwise_and bitwise_or bitwise_xor",
+    "reductions": "sum mean prod amax amin any all",
+    "split": "split split_with_sizes chunk",
+}
+_SINGLE = (
+    "where clamp cast copy copy_ reshape permute transpose squeeze unsqueeze expand narrow select "
+    "flatten cat stack index_select gather sort topk argmax argmin softmax log_softmax matmul full "
+    "arange rand randn zeros ones linear embedding dequantize rms_norm add_rms_norm layer_norm "
+    "rotary swiglu kv_append paged_attention sample"
+)
+_HOME = {name: name for name in _SINGLE.split()}
+_HOME.update((name, group) for group, names in _GROUPS.items() for name in names.split())
+_HELPERS = frozenset(_GROUPS["split"].split())
+
+__all__ = sorted(_HOME)
+
+
+def record(name: str) -> Record:
+    """The record of an operator, from the core or a plugin; loads its module if needed.
+
+    >>> record("relu").summary
+    'max(x, 0), element by element.'
+    """
+    if name not in RECORDS and name in _HOME:
+        import_module(f"{__name__}.{_HOME[name]}")
+    if name not in RECORDS:
+        from ..errors import NotFoundError
+
+        raise NotFoundError(f"ops: there is no operator '{name}'", "NOT_FOUND")
+    return RECORDS[name]
+
+
+def records() -> dict[str, Record]:
+    """All records by name, sorted; loads every module."""
+    for module in set(_HOME.values()):
+        import_module(f"{__name__}.{module}")
+    return dict(sorted(RECORDS.items()))
+
+
+def _callable(name: str) -> Callable[..., Any]:
+    if name in _HELPERS:
+        helper: Callable[..., Any] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+        return helper
+    found = record(name)
+    from .._native._core import Op
+
+    call: Callable[..., Any] = Op(found)
+    if RANDOM in found.traits and "seed" in {arg.name for arg in found.scalars}:
+        from ._seed import seeded
+
+        call = seeded(call)
+    return call
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME and name not in RECORDS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = _callable(name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME, *RECORDS})
+
+
+class _Operators(ModuleType):
+    """Keeps an operator's name for its callable: importing the module ``ops.softmax`` would
+    otherwise put that module in the place of the function ``ops.softmax``."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if isinstance(value, ModuleType) and name in _HOME:
+            return
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Operators

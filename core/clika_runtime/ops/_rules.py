@@ -1,0 +1,113 @@
+"""Shape and dtype rules that several operators share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import dtypes
+from ._promotion import ALL, BOOL, result_type, to_float
+from ._shapes import broadcast, fail
+from .record import COMMUTATIVE, ELEMENTWISE, Meta, op, tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from .record import Arg, Record
+
+
+def like(input: Meta, *_: Any) -> Meta:
+    """The shape and dtype of the first argument."""
+    return Meta(input.shape, input.dtype)
+
+
+def unary(
+    name: str,
+    doc: str,
+    allowed: frozenset[str],
+    *,
+    floats: bool = False,
+    result: Any = None,
+    compose: Callable[..., Any] | None = None,
+    extra: Iterable[Arg] = (),
+    source: str = "",
+) -> Record:
+    """Declares ``name(input)``. ``floats``: integers and bool are computed as float32. ``result``:
+    the dtype of the result where it is not that of the operand."""
+
+    def promote(input: Meta, *_: Any) -> Any:
+        return to_float(input.dtype) if floats else input.dtype
+
+    def infer(input: Meta, *_: Any) -> Meta:
+        return Meta(input.shape, result or promote(input))
+
+    return op(
+        name,
+        doc=doc,
+        args=[tensor("input", allowed), *extra],
+        infer=infer,
+        promote=promote if floats else None,
+        traits={ELEMENTWISE},
+        compose=compose,
+        source=source,
+    )
+
+
+def common(name: str, allowed: frozenset[str], *operands: Meta | None) -> Any:
+    """The common dtype of operands, of which at least one is a tensor."""
+    if all(meta is None or meta.weak for meta in operands):
+        fail(name, "at least one operand must be a tensor, got Python numbers only")
+    dtype = result_type(*operands)
+    if dtype.name not in allowed:
+        listed = " and ".join(meta.dtype.name for meta in operands if meta is not None)
+        fail(
+            name,
+            f"operands of dtype {listed} are computed as {dtype.name}, which the operator does not "
+            f"take; convert one with .to() to one of {', '.join(sorted(allowed))}",
+        )
+    return dtype
+
+
+def binary(
+    name: str,
+    doc: str,
+    allowed: frozenset[str] = ALL,
+    *,
+    compute: Callable[[Any], Any] | None = None,
+    result: Any = None,
+    commutative: bool = False,
+    compose: Callable[..., Any] | None = None,
+    extra: Iterable[Arg] = (),
+    first: str = "input",
+    second: str = "other",
+) -> Record:
+    """Declares ``name(input, other)`` with broadcasting and promotion.
+
+    Both operands enter the kernel in ``compute(common dtype)``, by default the common dtype. The
+    result has that dtype too, or ``result``.
+    """
+
+    def promote(input: Meta, other: Meta, *_: Any) -> Any:
+        dtype = common(name, allowed, input, other)
+        return dtype if compute is None else compute(dtype)
+
+    def infer(input: Meta, other: Meta, *_: Any) -> Meta:
+        shape = broadcast(name, input.shape, other.shape)
+        dtype = promote(input, other)
+        return Meta(shape, result or dtype)
+
+    return op(
+        name,
+        doc=doc,
+        args=[tensor(first, number=True), tensor(second, number=True), *extra],
+        infer=infer,
+        promote=promote,
+        traits={ELEMENTWISE, COMMUTATIVE} if commutative else {ELEMENTWISE},
+        compose=compose,
+    )
+
+
+def as_bool(_: Any) -> Any:
+    return dtypes.bool
+
+
+__all__ = ["ALL", "BOOL", "as_bool", "binary", "common", "like", "unary"]

@@ -1,0 +1,97 @@
+"""Elementwise functions of one tensor. Where a function has no integer form, integers and bool are
+computed as float32, as in PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import ops
+from ._promotion import ALL, FLOATS, NUMBERS
+from ._rules import unary
+from .record import static
+
+
+def _square(input: Any) -> Any:
+    return ops.mul(input, input)
+
+
+def _silu(input: Any) -> Any:
+    return ops.mul(input, ops.sigmoid(input))
+
+
+def _gelu(input: Any, approximate: str) -> Any:
+    half = ops.mul(input, 0.5)
+    if approximate == "tanh":
+        cube = ops.mul(ops.mul(input, input), input)
+        inner = ops.mul(ops.add(input, ops.mul(cube, 0.044715)), 0.7978845608028654)
+        return ops.mul(half, ops.add(ops.tanh(inner), 1.0))
+    return ops.mul(half, ops.add(ops.erf(ops.mul(input, 0.7071067811865476)), 1.0))
+
+
+unary("neg", "-x, element by element.", NUMBERS)
+unary("abs", "|x|, element by element. The smallest signed integer stays as it is.", NUMBERS)
+unary("exp", "e^x, element by element.", ALL, floats=True)
+unary(
+    "log",
+    "The natural logarithm ln(x), element by element; -inf at 0, NaN below.",
+    ALL,
+    floats=True,
+)
+unary("sqrt", "The square root of x, element by element; NaN below 0.", ALL, floats=True)
+unary(
+    "rsqrt",
+    "1 / sqrt(x), element by element.",
+    ALL,
+    floats=True,
+    compose=lambda input: ops.reciprocal(ops.sqrt(input)),
+)
+unary("sin", "sin(x) of x in radians, element by element.", ALL, floats=True)
+unary("cos", "cos(x) of x in radians, element by element.", ALL, floats=True)
+unary("tanh", "tanh(x), element by element.", ALL, floats=True)
+unary(
+    "sigmoid",
+    "1 / (1 + e^-x), element by element.",
+    ALL,
+    floats=True,
+    compose=lambda input: ops.reciprocal(ops.add(ops.exp(ops.neg(input)), 1.0)),
+)
+unary(
+    "silu",
+    "x * sigmoid(x), element by element.",
+    FLOATS,
+    compose=_silu,
+    source="Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415",
+)
+unary(
+    "gelu",
+    """
+    x * Phi(x) with the normal distribution function Phi: x/2 * (1 + erf(x / sqrt(2))).
+
+    With `approximate="tanh"`: x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3))).
+    """,
+    FLOATS,
+    extra=[static("approximate", "str", "none", modes=("none", "tanh"))],
+    compose=_gelu,
+    source="Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415",
+)
+unary(
+    "relu", "max(x, 0), element by element.", NUMBERS, compose=lambda input: ops.maximum(input, 0)
+)
+unary(
+    "erf",
+    "The error function 2/sqrt(pi) * integral of e^(-t^2) from 0 to x, element by element.",
+    ALL,
+    floats=True,
+)
+unary(
+    "reciprocal",
+    "1 / x, element by element.",
+    ALL,
+    floats=True,
+    compose=lambda input: ops.div(1.0, input),
+)
+unary("square", "x * x, element by element.", NUMBERS, compose=_square)
+unary("floor", "The largest integer not above x, element by element.", NUMBERS)
+unary("ceil", "The smallest integer not below x, element by element.", NUMBERS)
+unary("round", "The integer nearest to x, halves to the even one, element by element.", NUMBERS)
+unary("sign", "-1, 0 or 1 by the sign of x, element by element; NaN gives 0.", ALL)
