@@ -9,18 +9,15 @@ template <int T>
 struct ActBlock {
   int8_t q[T][kBlock];
   float d[T];
-  uint32_t s[T];  // what the weight's format asks for, see ActSum
+  uint32_t s[T];  // what the weight's format asks for, see kFactor
 };
 constexpr int64_t kActBytes = kBlock + 8;  // per token and block
 static_assert(sizeof(ActBlock<1>) == kActBytes && sizeof(ActBlock<5>) == 5 * kActBytes, "no padding");
 
-enum class ActSum {
-  kScaled,  // float: d * sum(q), to be multiplied with the minimum of a block
-  kCount,   // int32: sum(q), for weights stored with an offset
-};
-
+// What stands in `s` of an ActBlock: with kFactor 0 the float d * sum(q), which meets the minimum of a weight
+// block; else the int32 kFactor * sum(q), which takes the offset of the weight's codes off again.
 // One block: writes 32 codes, the scale and the sum.
-template <ActSum kSum, class In>
+template <int kFactor, class In>
 CLIKA_INLINE void quantize_block(const In* x, int8_t* q, float* d, uint32_t* s) {
   constexpr int kParts = kBlock / W;
   vf v[kParts];
@@ -42,7 +39,7 @@ CLIKA_INLINE void quantize_block(const In* x, int8_t* q, float* d, uint32_t* s) 
     // Zero, or so small that 127 / amax overflows: codes of 0. Not finite: the scale makes the row NaN.
     std::memset(q, 0, kBlock);
     *d = scale;
-    *s = kSum == ActSum::kScaled ? bits_of(scale * 0.0f) : 0;
+    *s = kFactor == 0 ? bits_of(scale * 0.0f) : 0;
     return;
   }
   const float inverse = 127.0f / amax;
@@ -57,18 +54,18 @@ CLIKA_INLINE void quantize_block(const In* x, int8_t* q, float* d, uint32_t* s) 
     for (int i = 0; i < width; ++i) part[i] += part[i + width];
   }
   *d = scale;
-  *s = kSum == ActSum::kScaled ? bits_of(scale * static_cast<float>(part[0])) : static_cast<uint32_t>(part[0]);
+  *s = kFactor == 0 ? bits_of(scale * static_cast<float>(part[0])) : static_cast<uint32_t>(kFactor * part[0]);
 }
 
-// Quantizes tokens [first, first + T) of x [M, K] into a tile.
-template <ActSum kSum, int T, class In>
+// Quantizes T rows of x, one after the other, into a tile.
+template <int kFactor, int T, class In>
 inline void quantize_tile(const In* x, int64_t columns, uint8_t* tile) {
   const int64_t blocks = columns / kBlock;
   ActBlock<T>* out = reinterpret_cast<ActBlock<T>*>(tile);
   for (int t = 0; t < T; ++t) {
     const In* row = x + t * columns;
     for (int64_t b = 0; b < blocks; ++b) {
-      quantize_block<kSum>(row + b * kBlock, out[b].q[t], &out[b].d[t], &out[b].s[t]);
+      quantize_block<kFactor>(row + b * kBlock, out[b].q[t], &out[b].d[t], &out[b].s[t]);
     }
   }
 }

@@ -1,0 +1,60 @@
+// dequantize: the exact values of a quantized weight, published or packed, as a dense tensor.
+#include <cstdio>
+
+#include "level.hpp"
+
+#include "blocks.hpp"
+#include "pack.hpp"
+
+template <class Out>
+int32_t decode_all(const clika_call* call) {
+  const clika_value& weight = call->inputs[0];
+  Out* out = static_cast<Out*>(call->outputs[0].data);
+  const int64_t columns = weight.shape[1];
+  const int64_t grain = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, columns));
+  parallel(call, weight.shape[0], grain, [&](int64_t begin, int64_t end, int32_t) {
+    for (int64_t row = begin; row < end; ++row) decode_row(weight, row, out + row * columns);
+  });
+  return CLIKA_OK;
+}
+
+int32_t run(const clika_call* call) {
+  const int32_t status = check_weight(call, call->inputs[0], "dequantize");
+  if (status != CLIKA_OK) return status;
+  switch (call->outputs[0].dtype) {
+    case CLIKA_FLOAT32: return decode_all<float>(call);
+    case CLIKA_BFLOAT16: return decode_all<bf16>(call);
+    default: return decode_all<f16>(call);
+  }
+}
+
+template <class In, class Out>
+void convert(const clika_call* call) {
+  const In* from = static_cast<const In*>(call->inputs[0].data);
+  Out* to = static_cast<Out*>(call->outputs[0].data);
+  parallel(call, elements(call->inputs[0]), 32768, [&](int64_t begin, int64_t end, int32_t) {
+    int64_t i = begin;
+    for (; i + W <= end; i += W) store(to + i, load(from + i));
+    for (; i < end; ++i) from_float(to_float(from[i]), to + i);
+  });
+}
+
+template <class In>
+int32_t convert_dense(const clika_call* call) {
+  switch (call->outputs[0].dtype) {
+    case CLIKA_FLOAT32: convert<In, float>(call); break;
+    case CLIKA_BFLOAT16: convert<In, bf16>(call); break;
+    default: convert<In, f16>(call); break;
+  }
+  return CLIKA_OK;
+}
+
+constexpr uint64_t kQuantized =
+    CLIKA_BIT(CLIKA_GGUF_Q4_0) | CLIKA_BIT(CLIKA_GGUF_Q4_1) | CLIKA_BIT(CLIKA_GGUF_Q8_0);
+
+CLIKA_KERNELS(dequantize,
+              Entry("dequantize", run).in(CLIKA_ANY).schemes(kQuantized).out(FLOATS).contiguous().parallel(),
+              Entry("dequantize", convert_dense<float>).in(F32).out(FLOATS).contiguous().parallel(),
+              Entry("dequantize", convert_dense<bf16>).in(BF16).out(FLOATS).contiguous().parallel(),
+              Entry("dequantize", convert_dense<f16>).in(F16).out(FLOATS).contiguous().parallel())
+#include "level_end.hpp"

@@ -1,0 +1,85 @@
+// embedding: rows of a table, dense or quantized, published or packed.
+#include <cstdio>
+
+#include "level.hpp"
+
+#include "blocks.hpp"
+#include "pack.hpp"
+
+inline int64_t id_at(const clika_value& ids, int64_t i) {
+  return ids.dtype == CLIKA_INT32 ? static_cast<int64_t>(static_cast<const int32_t*>(ids.data)[i])
+                                  : static_cast<const int64_t*>(ids.data)[i];
+}
+
+template <class In, class Out>
+void copy_row(const In* from, Out* to, int64_t n) {
+  if constexpr (std::is_same_v<In, Out>) {
+    std::memcpy(to, from, sizeof(In) * static_cast<size_t>(n));
+  } else {
+    int64_t i = 0;
+    for (; i + W <= n; i += W) store(to + i, load(from + i));
+    for (; i < n; ++i) from_float(to_float(from[i]), to + i);
+  }
+}
+
+template <class Out>
+void gather_row(const clika_value& weight, int64_t row, Out* out) {
+  const int64_t columns = weight.shape[1];
+  if (weight.scheme != CLIKA_DENSE) {
+    decode_row(weight, row, out);
+  } else if (weight.dtype == CLIKA_FLOAT32) {
+    copy_row(static_cast<const float*>(weight.data) + row * columns, out, columns);
+  } else if (weight.dtype == CLIKA_BFLOAT16) {
+    copy_row(static_cast<const bf16*>(weight.data) + row * columns, out, columns);
+  } else {
+    copy_row(static_cast<const f16*>(weight.data) + row * columns, out, columns);
+  }
+}
+
+template <class Out>
+int32_t gather(const clika_call* call) {
+  const clika_value& weight = call->inputs[0];
+  const clika_value& ids = call->inputs[1];
+  Out* out = static_cast<Out*>(call->outputs[0].data);
+  const int64_t columns = weight.shape[1];
+  const int64_t grain = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, columns));
+  parallel(call, elements(ids), grain, [&](int64_t begin, int64_t end, int32_t) {
+    for (int64_t i = begin; i < end; ++i) gather_row(weight, id_at(ids, i), out + i * columns);
+  });
+  return CLIKA_OK;
+}
+
+int32_t run(const clika_call* call) {
+  const clika_value& weight = call->inputs[0];
+  const clika_value& ids = call->inputs[1];
+  char text[192];
+  if (weight.scheme != CLIKA_DENSE) {
+    const int32_t status = check_weight(call, weight, "embedding");
+    if (status != CLIKA_OK) return status;
+  } else if (weight.rank != 2 || weight.layout != CLIKA_LAYOUT_PUBLISHED) {
+    std::snprintf(text, sizeof(text), "embedding: a dense table must be [rows, columns], got %d dimensions, layout %d",
+                  static_cast<int>(weight.rank), static_cast<int>(weight.layout));
+    return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", text);
+  }
+  const int64_t rows = weight.shape[0];
+  const int64_t n = elements(ids);
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t id = id_at(ids, i);
+    if (id >= 0 && id < rows) continue;
+    std::snprintf(text, sizeof(text), "embedding: id %lld at position %lld is outside the table's rows 0 .. %lld",
+                  static_cast<long long>(id), static_cast<long long>(i), static_cast<long long>(rows - 1));
+    return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", text);
+  }
+  switch (call->outputs[0].dtype) {
+    case CLIKA_FLOAT32: return gather<float>(call);
+    case CLIKA_BFLOAT16: return gather<bf16>(call);
+    default: return gather<f16>(call);
+  }
+}
+
+constexpr uint64_t kTables =
+    DENSE | CLIKA_BIT(CLIKA_GGUF_Q4_0) | CLIKA_BIT(CLIKA_GGUF_Q4_1) | CLIKA_BIT(CLIKA_GGUF_Q8_0);
+
+CLIKA_KERNELS(embedding,
+              Entry("embedding", run).in(FLOATS, I32 | I64).schemes(kTables, DENSE).out(FLOATS).contiguous().parallel())
+#include "level_end.hpp"

@@ -1,0 +1,390 @@
+// What the kernels of `linear` share: reading the call, splitting the work, the loops of the fast and the exact
+// mode. Included after level.hpp, blocks.hpp, pack.hpp, linear_lanes.hpp and quantize_activations.hpp.
+//
+// output[t, n] = sum over k of input[t, k] * weight[n, k] + bias[n]. A lane is an output row n, k ascends, and
+// the sum is one float32: the bits of output[t, n] depend on input[t], weight[n] and bias[n] alone. Tiles of
+// tokens, strips of rows and threads only choose which sums run side by side.
+#pragma once
+
+struct Linear {
+  const clika_call* call;
+  const clika_value* weight;
+  const void* x;
+  void* out;
+  const float* bias;  // padded to whole groups, or null
+  int32_t x_dtype;
+  int32_t out_dtype;
+  int64_t m;  // tokens
+  int64_t n;  // rows of the weight
+  int64_t k;  // columns of the weight
+};
+
+inline float element_at(const void* data, int32_t dtype, int64_t i) {
+  if (dtype == CLIKA_FLOAT32) return static_cast<const float*>(data)[i];
+  if (dtype == CLIKA_BFLOAT16) return to_float(static_cast<const bf16*>(data)[i]);
+  return to_float(static_cast<const f16*>(data)[i]);
+}
+
+// Calls body with a typed pointer to the input.
+template <class Body>
+CLIKA_INLINE void with_input(const Linear& p, const Body& body) {
+  if (p.x_dtype == CLIKA_FLOAT32) {
+    body(static_cast<const float*>(p.x));
+  } else if (p.x_dtype == CLIKA_BFLOAT16) {
+    body(static_cast<const bf16*>(p.x));
+  } else {
+    body(static_cast<const f16*>(p.x));
+  }
+}
+
+// Calls body with std::integral_constant<int, n> for n in [1, Most].
+template <int Most, class Body>
+CLIKA_INLINE void with_count(int64_t n, const Body& body) {
+  if constexpr (Most > 1) {
+    if (n < Most) return with_count<Most - 1>(n, body);
+  }
+  body(std::integral_constant<int, Most>{});
+}
+
+// Fills `p` from the call; CLIKA_OK or the recorded error. `*empty` says that there is nothing left to do.
+inline int32_t read_call(const clika_call* call, Linear* p, bool* empty) {
+  const clika_value& x = call->inputs[0];
+  const clika_value& weight = call->inputs[1];
+  char text[256];
+  if (weight.scheme != CLIKA_DENSE) {
+    const int32_t status = check_weight(call, weight, "linear");
+    if (status != CLIKA_OK) return status;
+  } else if (weight.rank != 2 || weight.layout != CLIKA_LAYOUT_PUBLISHED) {
+    std::snprintf(text, sizeof(text), "linear: a dense weight must be [out, in], got %d dimensions, layout %d",
+                  static_cast<int>(weight.rank), static_cast<int>(weight.layout));
+    return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", text);
+  }
+  p->call = call;
+  p->weight = &weight;
+  p->n = weight.shape[0];
+  p->k = weight.shape[1];
+  if (x.rank < 1 || x.shape[x.rank - 1] != p->k) {
+    std::snprintf(text, sizeof(text), "linear: the input's last size must be the weight's columns, got %lld and %lld",
+                  static_cast<long long>(x.rank < 1 ? 0 : x.shape[x.rank - 1]), static_cast<long long>(p->k));
+    return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", text);
+  }
+  p->m = 1;
+  for (int32_t i = 0; i + 1 < x.rank; ++i) p->m *= x.shape[i];
+  p->x = x.data;
+  p->x_dtype = x.dtype;
+  p->out = call->outputs[0].data;
+  p->out_dtype = call->outputs[0].dtype;
+  p->bias = nullptr;
+  *empty = p->m == 0 || p->n == 0;
+  if (present(call, 2)) {
+    const clika_value& bias = call->inputs[2];
+    if (bias.rank != 1 || bias.shape[0] != p->n) {
+      std::snprintf(text, sizeof(text), "linear: the bias must have the weight's %lld rows, got %d dimensions of %lld",
+                    static_cast<long long>(p->n), static_cast<int>(bias.rank),
+                    static_cast<long long>(bias.rank < 1 ? 0 : bias.shape[0]));
+      return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", text);
+    }
+    if (*empty) return CLIKA_OK;
+    const int64_t padded = group_count(p->n, kGroup) * kGroup;
+    float* copy = static_cast<float*>(call->core->scratch(call, sizeof(float) * static_cast<size_t>(padded)));
+    if (!copy) return CLIKA_UNAVAILABLE;
+    for (int64_t i = 0; i < padded; ++i) copy[i] = i < p->n ? element_at(bias.data, bias.dtype, i) : 0.0f;
+    p->bias = copy;
+  }
+  return CLIKA_OK;
+}
+
+// Writes the sums of one token for the rows of one group.
+CLIKA_INLINE void put(const Linear& p, int64_t token, int64_t group, vf sum) {
+  const int64_t row = group * kGroup;
+  const int64_t at = token * p.n + row;
+  const int64_t rows = p.n - row;
+  if (p.bias) sum += load(p.bias + row);
+  const auto write = [&](auto* out) {
+    if (rows >= W) {
+      store(out + at, sum);
+    } else {
+      store_partial(out + at, sum, rows);
+    }
+  };
+  if (p.out_dtype == CLIKA_FLOAT32) {
+    write(static_cast<float*>(p.out));
+  } else if (p.out_dtype == CLIKA_BFLOAT16) {
+    write(static_cast<bf16*>(p.out));
+  } else {
+    write(static_cast<f16*>(p.out));
+  }
+}
+
+// The smallest piece worth a thread, out of `units` of `cost` nanoseconds each: a few times what waking a
+// worker takes. Work for two pieces or more is split evenly, large work a little finer, so that a thread that
+// is held up by something else leaves its rest to the others.
+inline int64_t piece(const clika_call* call, int64_t units, double cost) {
+  constexpr double kWorthwhile = 3000.0;
+  const double total = cost * static_cast<double>(units);
+  const int64_t threads = std::max<int64_t>(1, call->core->num_threads());
+  int64_t pieces = static_cast<int64_t>(total / kWorthwhile);
+  if (pieces <= 1 || threads == 1) return units;
+  if (pieces >= 4 * threads) {
+    pieces = 4 * threads;
+  } else if (pieces > threads) {
+    pieces = threads;
+  }
+  return (units + pieces - 1) / pieces;
+}
+
+// ------------------------------------------------------------------ fast: int8 activations, integer dots
+// A format gives: Block; kFactor (see quantize_activations.hpp); a constructor from a packed block column, which
+// splits its codes once; multiply(), which adds the products with one token's block to a sum; expand(), which
+// writes the exact values of a block column, column by column.
+
+#if CLIKA_LEVEL == 2
+constexpr int kFastTokens = 8;  // 32 registers
+#else
+constexpr int kFastTokens = 4;  // 8 registers of codes, scale and minimum, 4 sums
+#endif
+
+// The sums of T tokens and the rows of one group over all columns.
+template <class Format, int T>
+CLIKA_INLINE void multiply_tile(const uint8_t* weight, const uint8_t* tile, int64_t blocks, vf (&sums)[T]) {
+  const ActBlock<T>* a = reinterpret_cast<const ActBlock<T>*>(tile);
+  for (int t = 0; t < T; ++t) sums[t] = zero();
+  for (int64_t b = 0; b < blocks; ++b) {
+    constexpr int64_t kBytes = kGroup * static_cast<int64_t>(sizeof(typename Format::Block));
+    const Format column(weight);
+    if (T == 1) {
+      // One token is bound by memory: ask for what comes two thousand bytes later.
+      for (int64_t i = 0; i < kBytes; i += 64) __builtin_prefetch(weight + 2048 + i);
+    }
+    for (int t = 0; t < T; ++t) sums[t] = column.multiply(a->q[t], a->d[t], a->s[t], sums[t]);
+    weight += kBytes;
+    ++a;
+  }
+}
+
+template <class Format>
+int32_t run_fast(const Linear& p) {
+  constexpr int64_t T = kFastTokens;
+  using Block = typename Format::Block;
+  const int64_t blocks = p.k / kBlock;
+  const int64_t token_bytes = blocks * kActBytes;
+  const int64_t tiles = (p.m + T - 1) / T;
+  uint8_t* tokens = static_cast<uint8_t*>(
+      p.call->core->scratch(p.call, static_cast<size_t>(std::max<int64_t>(64, p.m * token_bytes))));
+  if (!tokens) return CLIKA_UNAVAILABLE;
+  const int64_t row_bytes = blocks * static_cast<int64_t>(sizeof(Block));
+  const int64_t group_bytes = kGroup * row_bytes;
+  const uint8_t* weight = static_cast<const uint8_t*>(p.weight->data);
+  const bool published = p.weight->layout == CLIKA_LAYOUT_PUBLISHED;
+  uint8_t* repacked = nullptr;  // one group per worker
+  if (published) {
+    const int64_t workers = std::max<int64_t>(1, p.call->core->num_threads());
+    repacked = static_cast<uint8_t*>(
+        p.call->core->scratch(p.call, static_cast<size_t>(std::max<int64_t>(64, workers * group_bytes))));
+    if (!repacked) return CLIKA_UNAVAILABLE;
+  }
+
+  with_input(p, [&](const auto* x) {
+    const double cost = 0.3 * static_cast<double>(T * p.k);
+    parallel(p.call, tiles, piece(p.call, tiles, cost), [&](int64_t begin, int64_t end, int32_t) {
+      for (int64_t i = begin; i < end; ++i) {
+        with_count<kFastTokens>(std::min(T, p.m - i * T), [&](auto count) {
+          quantize_tile<Format::kFactor, count()>(x + i * T * p.k, p.k, tokens + i * T * token_bytes);
+        });
+      }
+    });
+  });
+
+  // A unit is a strip of groups, which stays in the second-level cache, times a run of tiles. One tile needs no
+  // reuse: a strip is one group then.
+  const int64_t groups = group_count(p.n, kGroup);
+  const int64_t threads = std::max<int64_t>(1, p.call->core->num_threads());
+  int64_t strip = 1;
+  int64_t runs = 1;
+  if (tiles > 1 && !published) {
+    const int64_t fits = std::max<int64_t>(1, (128 << 10) / std::max<int64_t>(1, group_bytes));
+    strip = std::min(fits, std::max<int64_t>(1, groups / (4 * threads)));
+    const int64_t strips = group_count(groups, strip);
+    if (threads > 1 && strips < 4 * threads) runs = std::min(tiles, group_count(4 * threads, strips));
+  }
+  const int64_t strips = group_count(groups, strip);
+  const int64_t run_tiles = group_count(tiles, runs);
+  runs = group_count(tiles, run_tiles);
+  // Nanoseconds: at 16 bytes each when one token streams the weights, at 128 operations each otherwise.
+  const double cost = std::max(static_cast<double>(strip * group_bytes) / 16.0,
+                               static_cast<double>(strip * kGroup * p.k * 2) *
+                                   static_cast<double>(std::min(p.m, run_tiles * T)) / 128.0);
+  const int64_t units = strips * runs;
+  parallel(p.call, units, piece(p.call, units, cost), [&](int64_t begin, int64_t end, int32_t worker) {
+    for (int64_t u = begin; u < end; ++u) {
+      const int64_t first_group = (u / runs) * strip;
+      const int64_t last_group = std::min(groups, first_group + strip);
+      const int64_t first_tile = (u % runs) * run_tiles;
+      const int64_t last_tile = std::min(tiles, first_tile + run_tiles);
+      const uint8_t* data = weight + first_group * group_bytes;
+      if (published) {
+        uint8_t* to = repacked + worker * group_bytes;
+        pack_group<kGroup, Block>(data, row_bytes, std::min<int64_t>(kGroup, p.n - first_group * kGroup), 0,
+                                  blocks, to);
+        data = to;
+      }
+      for (int64_t i = first_tile; i < last_tile; ++i) {
+        const uint8_t* tile = tokens + i * T * token_bytes;
+        with_count<kFastTokens>(std::min(T, p.m - i * T), [&](auto count) {
+          for (int64_t g = first_group; g < last_group; ++g) {
+            vf sums[count()];
+            multiply_tile<Format, count()>(data + (g - first_group) * group_bytes, tile, blocks, sums);
+            for (int t = 0; t < count(); ++t) put(p, i * T + t, g, sums[t]);
+          }
+        });
+      }
+    }
+  });
+  return CLIKA_OK;
+}
+
+// ------------------------------------------------------------------ exact: float32 values, float32 products
+// A source gives fill(group, first, last, panel): the exact values of columns [first, last) of a group's rows,
+// column by column. Two groups meet a tile of tokens at a time.
+
+#if CLIKA_LEVEL == 2
+constexpr int kExactTokens = 8;
+#else
+constexpr int kExactTokens = 6;  // 12 sums, 2 registers of values
+#endif
+constexpr int64_t kPanel = 128;      // columns decoded at a time: two panels stay in the first-level cache
+constexpr int64_t kExactTiles = 16;  // tiles that share a decoded panel
+
+template <int T>
+CLIKA_INLINE void multiply_panel(const float* first, const float* second, const float* x, int64_t columns,
+                                 float* sums) {
+  vf a[T];
+  vf b[T];
+  for (int t = 0; t < T; ++t) {
+    a[t] = load(sums + (2 * t) * W);
+    b[t] = load(sums + (2 * t + 1) * W);
+  }
+  for (int64_t k = 0; k < columns; ++k) {
+    const vf u = load(first + k * W);
+    const vf v = load(second + k * W);
+    for (int t = 0; t < T; ++t) {
+      const vf s = splat(x[k * T + t]);
+      a[t] = fma(u, s, a[t]);
+      b[t] = fma(v, s, b[t]);
+    }
+  }
+  for (int t = 0; t < T; ++t) {
+    store(sums + (2 * t) * W, a[t]);
+    store(sums + (2 * t + 1) * W, b[t]);
+  }
+}
+
+template <class Source>
+int32_t run_exact(const Linear& p, const Source& source) {
+  constexpr int64_t T = kExactTokens;
+  const int64_t tiles = (p.m + T - 1) / T;
+  const float* tokens = static_cast<const float*>(p.x);  // tiles of [K, T]; one float32 token is one already
+  if (p.m > 1 || p.x_dtype != CLIKA_FLOAT32) {
+    float* copy = static_cast<float*>(
+        p.call->core->scratch(p.call, static_cast<size_t>(std::max<int64_t>(64, 4 * p.m * p.k))));
+    if (!copy) return CLIKA_UNAVAILABLE;
+    with_input(p, [&](const auto* x) {
+      const double cost = static_cast<double>(T * p.k);
+      parallel(p.call, tiles, piece(p.call, tiles, cost), [&](int64_t begin, int64_t end, int32_t) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t count = std::min(T, p.m - i * T);
+          float* tile = copy + i * T * p.k;
+          for (int64_t t = 0; t < count; ++t) {
+            const auto* row = x + (i * T + t) * p.k;
+            for (int64_t k = 0; k < p.k; ++k) tile[k * count + t] = to_float(row[k]);
+          }
+        }
+      });
+    });
+    tokens = copy;
+  }
+
+  const int64_t groups = group_count(p.n, kGroup);
+  const int64_t pairs = group_count(groups, 2);
+  const int64_t runs = group_count(tiles, kExactTiles);
+  const int64_t units = pairs * runs;
+  const double cost = static_cast<double>(2 * kGroup * p.k) *
+                      (0.2 + static_cast<double>(std::min(p.m, kExactTiles * T)) / 32.0);
+  parallel(p.call, units, piece(p.call, units, cost), [&](int64_t begin, int64_t end, int32_t) {
+    alignas(64) float panels[2][kPanel * W];
+    alignas(64) float sums[kExactTiles * T * 2 * W];
+    for (int64_t u = begin; u < end; ++u) {
+      const int64_t group = (u / runs) * 2;
+      const bool both = group + 1 < groups;
+      const int64_t first_tile = (u % runs) * kExactTiles;
+      const int64_t last_tile = std::min(tiles, first_tile + kExactTiles);
+      const int64_t first_token = first_tile * T;
+      const int64_t last_token = std::min(p.m, last_tile * T);
+      std::memset(sums, 0, sizeof(float) * static_cast<size_t>((last_token - first_token) * 2 * W));
+      for (int64_t k = 0; k < p.k; k += kPanel) {
+        const int64_t end_k = std::min(p.k, k + kPanel);
+        source.fill(group, k, end_k, panels[0]);
+        if (both) source.fill(group + 1, k, end_k, panels[1]);
+        for (int64_t i = first_tile; i < last_tile; ++i) {
+          with_count<kExactTokens>(std::min(T, p.m - i * T), [&](auto count) {
+            multiply_panel<count()>(panels[0], panels[both ? 1 : 0], tokens + i * T * p.k + k * count(), end_k - k,
+                                    sums + (i * T - first_token) * 2 * W);
+          });
+        }
+      }
+      for (int64_t t = first_token; t < last_token; ++t) {
+        put(p, t, group, load(sums + (t - first_token) * 2 * W));
+        if (both) put(p, t, group + 1, load(sums + ((t - first_token) * 2 + 1) * W));
+      }
+    }
+  });
+  return CLIKA_OK;
+}
+
+// The exact values of a quantized weight, packed or published.
+template <class Format>
+struct QuantizedSource {
+  using Block = typename Format::Block;
+  static constexpr int64_t kBytes = kGroup * static_cast<int64_t>(sizeof(Block));
+  const uint8_t* data;
+  int64_t rows;
+  int64_t blocks;
+  bool published;
+
+  void fill(int64_t group, int64_t first, int64_t last, float* panel) const {
+    alignas(64) uint8_t repacked[kPanel / kBlock * kBytes];
+    const uint8_t* column = data + (group * blocks + first / kBlock) * kBytes;
+    if (published) {
+      const int64_t stride = blocks * static_cast<int64_t>(sizeof(Block));
+      pack_group<kGroup, Block>(data + group * kGroup * stride, stride,
+                                std::min<int64_t>(kGroup, rows - group * kGroup), first / kBlock, last / kBlock,
+                                repacked);
+      column = repacked;
+    }
+    for (int64_t k = first; k < last; k += kBlock) {
+      Format::expand(column, panel);
+      column += kBytes;
+      panel += kBlock * W;
+    }
+  }
+};
+
+// `linear` over a quantized weight: the static attribute `mode` is 0 exact, 1 fast.
+template <class Format>
+int32_t linear_quantized(const clika_call* call) {
+  Linear p;
+  bool empty = false;
+  const int32_t status = read_call(call, &p, &empty);
+  if (status != CLIKA_OK || empty) return status;
+  const int32_t layout = p.weight->layout;
+  if (layout != CLIKA_LAYOUT_PUBLISHED && layout != kGroup) {
+    char text[160];
+    std::snprintf(text, sizeof(text), "linear: the weight is packed in groups of %d rows, this level reads %d",
+                  static_cast<int>(layout), kGroup);
+    return fail(call, CLIKA_UNSUPPORTED, "NOT_IMPLEMENTED_FOR_PARAM", text);
+  }
+  if (attr_int(call, 0, 0) == 1) return run_fast<Format>(p);
+  const QuantizedSource<Format> source = {static_cast<const uint8_t*>(p.weight->data), p.n, p.k / kBlock,
+                                          layout == CLIKA_LAYOUT_PUBLISHED};
+  return run_exact(p, source);
+}
