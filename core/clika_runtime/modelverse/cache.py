@@ -256,14 +256,15 @@ class KVCache:
         shape = (self.config.num_blocks, self.block_size, heads, size)
         nbytes = dtype.nbytes(shape[0] * shape[1] * heads * size)
         # Anonymous memory is zero and costs nothing until a page is written.
+        private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
         try:
-            memory = mmap.mmap(-1, nbytes)
+            memory = mmap.mmap(-1, nbytes, **private)
         except (OSError, ValueError, OverflowError) as error:
             raise OutOfMemoryError(
                 f"KVCache: a pool of {nbytes} bytes for {shape[0] * shape[1]} tokens cannot be mapped ({error}); "
                 "lower max_tokens or max_sequences"
             ) from error
-        return crt.Tensor.from_buffer(memory, shape, dtype)
+        return crt.Tensor.from_buffer(memory, shape, dtype, mapped=False)
 
     @property
     def nbytes_per_token(self) -> int:
@@ -282,6 +283,11 @@ class KVCache:
     def free_blocks(self) -> int:
         """Blocks that no sequence and no snapshot holds."""
         return len(self._free)
+
+    @property
+    def free_sequences(self) -> int:
+        """Sequences that may still be added."""
+        return self.config.max_sequences - len(self._sequences)
 
     def add(self) -> int:
         """A new, empty sequence; returns its handle."""

@@ -39,8 +39,6 @@ def check_activation(operation: str, name: str | None) -> str | None:
 
 def activate(x: Any, name: str) -> Any:
     """Applies an activation by name. A gated one takes ``[..., 2n]`` as (gate, up) and gives ``[..., n]``."""
-    if name == "silu":
-        return x * crt.sigmoid(x)
     if name in POINTWISE:
         return getattr(crt, name)(x)
     half = x.shape[-1] // 2

@@ -7,32 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import clika_runtime as crt
+from clika_runtime._native._core import Parameter
 from clika_runtime.errors import InvalidArgumentError, UnsupportedError
 
 __all__ = ["LoadReport", "Module", "Parameter", "declare"]
 
 
-class _ParameterType(type):
-    def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, crt.Tensor) and instance.is_parameter
-
-
-class Parameter(metaclass=_ParameterType):
-    """A tensor that a module owns: ``nn.Parameter(tensor)`` is that tensor with its parameter flag set.
-
-    The result is a ``Tensor`` and shares the bytes of its argument.
-
-        w = nn.Parameter(crt.ones(2, 3))
-        isinstance(w, crt.Tensor) and isinstance(w, nn.Parameter)  # True
-    """
-
-    def __new__(cls, data: Any) -> Any:
-        return crt.as_parameter(data)
-
-
 def declare(shape: tuple[int, ...], dtype: Any = None) -> Any:
     """A slot: a parameter with a shape and a dtype (float32) and no bytes."""
-    return Parameter(crt.empty(shape, dtype=dtype or crt.float32, device="meta"))
+    return Parameter(crt.zeros(shape, dtype=dtype or crt.float32, device="meta"))
 
 
 @dataclass
@@ -214,16 +197,19 @@ class Module:
                     f"{what}.load_state_dict: '{name}' has shape {list(value.shape)} in the state and "
                     f"{list(slot.shape)} in the module"
                 )
-        copies: dict[int, Any] = {}
+        # One tensor under several names becomes one parameter.
+        adopted: dict[int, Any] = {}
         for _, (owner, attribute), value in bound:
-            if assign:
-                setattr(owner, attribute, value)
-                continue
-            slot = owner.__dict__[attribute]
-            key = id(value)
-            if key not in copies:
-                copies[key] = Parameter(_copy(value, slot.dtype))
-            setattr(owner, attribute, copies[key])
+            parameter = adopted.get(id(value))
+            if parameter is None:
+                if not assign:
+                    parameter = Parameter(_copy(value, owner.__dict__[attribute].dtype))
+                elif isinstance(value, Parameter):
+                    parameter = value
+                else:
+                    parameter = Parameter(value)
+                adopted[id(value)] = parameter
+            object.__setattr__(owner, attribute, parameter)
         return report
 
     # ---- placement

@@ -1,0 +1,323 @@
+"""Running a model step by step: recorded plans, one native call per step.
+
+A step takes new tokens of several sequences, packed one after the other, and gives a token id for each sequence that
+asks for one. The forward pass of a step is recorded once per class (kind, token bucket, batch bucket) with symbolic
+sizes, and compiled to a plan; no length of a cache is part of a class. By the numerics policy the class a step runs
+in never shows in its results.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import clika_runtime as crt
+from clika_runtime.errors import InvalidArgumentError
+
+from .cache import CacheStep, KVCache, StepArrays
+
+__all__ = ["Engine", "Sampling", "Work"]
+
+# Plans kept at once; the one used longest ago goes first.
+MAX_PLANS = 16
+BATCH_BUCKETS = (1, 4, 16, 64, 256, 1024)
+# Logits of a scoring step are [tokens, vocabulary] in float32: keep them near this size.
+SCORE_BYTES = 32 << 20
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a row's next token is drawn.
+
+    ``temperature`` 0 is greedy. ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 are off. A draw is a function of ``seed`` and
+    of the index of the token in the reply.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int = 0
+
+
+GREEDY = Sampling()
+
+
+@dataclass(frozen=True)
+class Work:
+    """New tokens of one sequence. With ``sampling`` the step gives the token that follows them; ``index`` is that
+    token's number in the reply."""
+
+    sequence: int
+    tokens: Sequence[int]
+    sampling: Sampling | None = None
+    index: int = 0
+
+
+@dataclass(frozen=True)
+class PlanClass:
+    """What a plan serves: ``decode`` (one token per sequence, an id each), ``sample`` (any tokens, ids for the rows
+    wanted), ``fill`` (any tokens, nothing wanted), ``logits`` (any tokens, logits of the rows wanted)."""
+
+    kind: str
+    tokens: int
+    batch: int
+
+
+class _Buffers:
+    """Host arrays of a decode step and the tensors over them, reused while the shapes stay."""
+
+    def __init__(self, batch: int, width: int) -> None:
+        import numpy as np
+
+        self.arrays = {
+            "tokens": np.zeros(batch, np.int32),
+            "positions": np.zeros(batch, np.int32),
+            "slots": np.zeros(batch, np.int32),
+            "block_table": np.zeros((batch, width), np.int32),
+            "cu_seqlens": np.arange(batch + 1, dtype=np.int32),
+            "kv_lens": np.zeros(batch, np.int32),
+            **_sampling_arrays(batch),
+        }
+        self.tensors = {name: _over(array) for name, array in self.arrays.items()}
+        self.rows: list[Sampling | None] = [None] * batch
+
+
+def _sampling_arrays(rows: int) -> dict[str, Any]:
+    import numpy as np
+
+    return {
+        "temperature": np.zeros(rows, np.float32),
+        "top_p": np.ones(rows, np.float32),
+        "min_p": np.zeros(rows, np.float32),
+        "top_k": np.zeros(rows, np.int32),
+        "seed": np.zeros(rows, np.int64),
+        "index": np.zeros(rows, np.int64),
+    }
+
+
+def _set_sampling(arrays: dict[str, Any], row: int, sampling: Sampling) -> None:
+    arrays["temperature"][row] = sampling.temperature
+    arrays["top_p"][row] = sampling.top_p
+    arrays["min_p"][row] = sampling.min_p
+    arrays["top_k"][row] = sampling.top_k
+    arrays["seed"][row] = sampling.seed
+
+
+def _over(array: Any) -> Any:
+    """A tensor over a NumPy array's bytes, without a copy."""
+    return crt.from_numpy(array)
+
+
+class Engine:
+    """Plans and cache of one model.
+
+        engine = Engine(model, KVCache(model.cache_specs(), CacheConfig(2048)))
+        sequence = engine.cache.add()
+        ids = engine.step([Work(sequence, prompt_ids, Sampling())])
+    """
+
+    def __init__(
+        self, model: Any, cache: KVCache, *, chunk: int = 512, max_plans: int = MAX_PLANS
+    ) -> None:
+        if chunk < 1:
+            raise InvalidArgumentError(f"Engine: chunk must be at least 1, got {chunk}")
+        self.model = model
+        self.cache = cache
+        self.chunk = min(chunk, cache.config.max_tokens)
+        self.max_plans = max_plans
+        self.lock = threading.RLock()
+        self.compiled = 0  # plans made so far
+        self._plans: OrderedDict[PlanClass, Any] = OrderedDict()
+        self._buffers: OrderedDict[tuple[int, int], _Buffers] = OrderedDict()
+
+    # ---- classes
+    def _batch_bucket(self, batch: int) -> int:
+        for bucket in BATCH_BUCKETS:
+            if batch <= bucket:
+                return bucket
+        raise InvalidArgumentError(f"Engine: a step of {batch} sequences; at most {BATCH_BUCKETS[-1]}")
+
+    def plan(self, kind: str, tokens: int, batch: int) -> Any:
+        """The plan of a step's class, compiled on first need."""
+        bucket = self._batch_bucket(batch)
+        # A step may hold more tokens than a chunk when many sequences decode beside a prefill.
+        width = bucket if kind == "decode" else max(self.chunk, 1 << (tokens - 1).bit_length())
+        if kind != "decode" and tokens <= self.chunk:
+            width = self.chunk
+        key = PlanClass(kind, width, bucket)
+        found = self._plans.get(key)
+        if found is None:
+            found = self._compile(key)
+            self._plans[key] = found
+            self.compiled += 1
+            while len(self._plans) > self.max_plans:
+                self._plans.popitem(last=False)
+        else:
+            self._plans.move_to_end(key)
+        return found
+
+    def _compile(self, key: PlanClass) -> Any:
+        recorder = crt.GraphRecorder()
+        batch: Any = 1 if key.batch == 1 else recorder.symbol("batch", 1, key.batch)
+        decode = key.kind == "decode"
+        tokens: Any = batch if decode else recorder.symbol("tokens", 1, key.tokens)
+        blocks = self.cache.config.blocks_per_sequence
+        width: Any = 1 if blocks == 1 else recorder.symbol("blocks", 1, blocks)
+
+        def int32(name: str, *shape: Any) -> Any:
+            return recorder.input(name, shape, crt.int32)
+
+        ids = int32("tokens", tokens)
+        positions = int32("positions", tokens)
+        for keys, values in self.cache.pools:
+            recorder.state(keys)
+            recorder.state(values)
+        step = CacheStep(
+            self.cache.specs,
+            self.cache.pools,
+            int32("slots", tokens),
+            int32("block_table", batch, width),
+            int32("cu_seqlens", batch + 1),
+            int32("kv_lens", batch),
+        )
+        wanted: Any = batch
+        rows = None
+        if not decode:
+            limit = key.tokens if key.kind == "logits" else key.batch
+            wanted = 1 if key.kind == "fill" else recorder.symbol("rows", 1, limit)
+            rows = int32("rows", wanted)
+        hidden = self.model(ids, positions, step, rows)
+        if key.kind == "fill":
+            return recorder.compile({"hidden": hidden})
+        logits = self.model.head(hidden)
+        if key.kind == "logits":
+            return recorder.compile({"logits": logits})
+        token = crt.sample(
+            logits,
+            recorder.input("temperature", (wanted,), crt.float32),
+            recorder.input("top_p", (wanted,), crt.float32),
+            recorder.input("min_p", (wanted,), crt.float32),
+            int32("top_k", wanted),
+            recorder.input("seed", (wanted,), crt.int64),
+            recorder.input("index", (wanted,), crt.int64),
+        )
+        return recorder.compile({"ids": token})
+
+    # ---- steps
+    def step(self, work: Sequence[Work]) -> list[int]:
+        """Runs new tokens of several sequences; returns the ids of the works with ``sampling``, in order.
+
+        The cache grows by the tokens; when the step fails it is as before.
+        """
+        with self.lock:
+            arrays = self.cache.prepare_step(
+                [item.sequence for item in work], [len(item.tokens) for item in work]
+            )
+            try:
+                if all(len(item.tokens) == 1 and item.sampling is not None for item in work):
+                    return self._decode(work, arrays)
+                return self._mixed(work, arrays)
+            except BaseException:
+                self.cache.rollback(arrays)
+                raise
+
+    def _decode(self, work: Sequence[Work], arrays: StepArrays) -> list[int]:
+        batch, width = arrays.block_table.shape
+        buffers = self._decode_buffers(batch, width)
+        held = buffers.arrays
+        for row, item in enumerate(work):
+            held["tokens"][row] = item.tokens[0]
+            held["index"][row] = item.index
+            if buffers.rows[row] is not item.sampling and item.sampling is not None:
+                _set_sampling(held, row, item.sampling)
+                buffers.rows[row] = item.sampling
+        held["positions"][:] = arrays.positions
+        held["slots"][:] = arrays.slots
+        held["kv_lens"][:] = arrays.kv_lens
+        held["block_table"][:] = arrays.block_table
+        plan = self.plan("decode", batch, batch)
+        # The read waits for the step, so the arrays may be written again after it.
+        result: list[int] = plan.run(buffers.tensors)["ids"].tolist()
+        return result
+
+    def _decode_buffers(self, batch: int, width: int) -> _Buffers:
+        key = (batch, width)
+        found = self._buffers.get(key)
+        if found is None:
+            found = self._buffers[key] = _Buffers(batch, width)
+            while len(self._buffers) > self.max_plans:
+                self._buffers.popitem(last=False)
+        return found
+
+    def _mixed(self, work: Sequence[Work], arrays: StepArrays) -> list[int]:
+        import numpy as np
+
+        wanted = [row for row, item in enumerate(work) if item.sampling is not None]
+        kind = "sample" if wanted else "fill"
+        inputs = _step_inputs(work, arrays)
+        if wanted:
+            inputs["rows"] = arrays.cu_seqlens[1:][wanted] - 1
+            sampling = _sampling_arrays(len(wanted))
+            for place, row in enumerate(wanted):
+                _set_sampling(sampling, place, work[row].sampling or GREEDY)
+                sampling["index"][place] = work[row].index
+            inputs.update(sampling)
+        else:
+            inputs["rows"] = np.array([len(arrays.positions) - 1], np.int32)
+        plan = self.plan(kind, len(arrays.positions), len(work))
+        results = plan.run({name: _over(array) for name, array in inputs.items()})
+        return list(results["ids"].tolist()) if wanted else []
+
+    # ---- scoring
+    def logits(self, tokens: Sequence[int]) -> Any:
+        """Logits after each of the tokens, ``[len(tokens), vocabulary]`` float32 as a NumPy array.
+
+        Runs as a sequence of its own, which is removed again.
+        """
+        import numpy as np
+
+        vocabulary = self.model.vocab_size
+        piece = max(1, min(self.chunk, SCORE_BYTES // (4 * vocabulary)))
+        with self.lock:
+            sequence = self.cache.add()
+            try:
+                parts = [
+                    self._logits_piece(Work(sequence, tokens[start : start + piece]))
+                    for start in range(0, len(tokens), piece)
+                ]
+            finally:
+                self.cache.free(sequence)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _logits_piece(self, item: Work) -> Any:
+        import numpy as np
+
+        arrays = self.cache.prepare_step([item.sequence], [len(item.tokens)])
+        inputs = _step_inputs([item], arrays)
+        inputs["rows"] = np.arange(len(item.tokens), dtype=np.int32)
+        plan = self.plan("logits", len(item.tokens), 1)
+        results = plan.run({name: _over(array) for name, array in inputs.items()})
+        return results["logits"].numpy()
+
+
+def _step_inputs(work: Sequence[Work], arrays: StepArrays) -> dict[str, Any]:
+    import numpy as np
+
+    tokens = np.empty(len(arrays.positions), np.int32)
+    start = 0
+    for item in work:
+        stop = start + len(item.tokens)
+        tokens[start:stop] = item.tokens
+        start = stop
+    return {
+        "tokens": tokens,
+        "positions": arrays.positions,
+        "slots": arrays.slots,
+        "block_table": arrays.block_table,
+        "cu_seqlens": arrays.cu_seqlens,
+        "kv_lens": arrays.kv_lens,
+    }

@@ -1,0 +1,172 @@
+"""Requests over one engine: continuous batching with chunked prefill.
+
+Each step decodes one token of every running reply and gives the rest of its token budget to prompts. Whoever waits
+for a request drives the steps, so a lone caller needs no thread and several callers share their steps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from clika_runtime.errors import ClikaRTError, InvalidArgumentError
+
+from .engine import Engine, Sampling, Work
+
+__all__ = ["Request", "Scheduler"]
+
+
+@dataclass(eq=False)
+class Request:
+    """One reply on its way.
+
+    ``tokens`` are the prompt's ids, ``produced`` the reply's; a stop id ends the reply and is not part of it.
+    ``stop_reason`` is None while it runs, then ``stop`` (a stop id, in ``stop_id``), ``length`` (``max_new_tokens``),
+    ``window`` (the context is full) or ``cancelled``.
+    """
+
+    tokens: Sequence[int]
+    sampling: Sampling
+    max_new_tokens: int
+    stop_ids: frozenset[int] = frozenset()
+    produced: list[int] = field(default_factory=list)
+    stop_reason: str | None = None
+    stop_id: int | None = None
+    error: BaseException | None = None
+    started: float = 0.0
+    first_token_time: float = 0.0
+    last_token_time: float = 0.0
+    sequence: int | None = None
+    fed: int = 0  # prompt tokens that the cache holds or gets in the step under way
+
+    @property
+    def done(self) -> bool:
+        """Whether the request will get no more tokens."""
+        return self.stop_reason is not None or self.error is not None
+
+
+class Scheduler:
+    """Shares an engine's steps among requests, first come first served.
+
+    ``token_budget`` bounds the tokens of a step (default: the engine's chunk).
+    """
+
+    def __init__(self, engine: Engine, token_budget: int = 0) -> None:
+        self.engine = engine
+        self.token_budget = token_budget or engine.chunk
+        self._waiting: deque[Request] = deque()
+        self._running: list[Request] = []
+
+    def submit(self, request: Request) -> None:
+        """Queues a request. A prompt that is empty or fills the window is refused with both numbers."""
+        window = self.engine.cache.config.max_tokens
+        if not request.tokens:
+            raise InvalidArgumentError("generate: the prompt has no tokens; give it some text")
+        if len(request.tokens) >= window:
+            raise InvalidArgumentError(
+                f"generate: the prompt has {len(request.tokens)} tokens, the context window holds {window}; shorten "
+                "the prompt or raise max_seq"
+            )
+        request.started = time.perf_counter()
+        with self.engine.lock:
+            self._waiting.append(request)
+
+    def cancel(self, request: Request) -> None:
+        """Ends a request; its place in the cache is free at once."""
+        with self.engine.lock:
+            if not request.done:
+                request.stop_reason = "cancelled"
+            self._drop(request)
+
+    def advance(self, request: Request, have: int) -> None:
+        """Runs steps until the request has more than ``have`` tokens or is done; raises what it failed with."""
+        while len(request.produced) <= have and not request.done:
+            with self.engine.lock:
+                if len(request.produced) > have or request.done:
+                    break
+                self._step()
+        if request.error is not None:
+            raise request.error
+
+    # ---- one step; the engine's lock is held
+    def _step(self) -> None:
+        self._admit()
+        batch, work = self._plan()
+        try:
+            ids = self.engine.step(work)
+        except BaseException as error:
+            # The engine has put the cache back; the requests of the step cannot go on.
+            for request in batch:
+                request.error = error
+                self._drop(request)
+            if not isinstance(error, Exception):
+                raise
+            return
+        now = time.perf_counter()
+        asked = (request for request, item in zip(batch, work) if item.sampling is not None)
+        for request, token in zip(asked, ids):
+            self._take(request, token, now)
+
+    def _admit(self) -> None:
+        cache = self.engine.cache
+        while self._waiting and cache.free_sequences:
+            request = self._waiting.popleft()
+            if request.done:
+                continue
+            request.sequence = cache.add()
+            self._running.append(request)
+
+    def _plan(self) -> tuple[list[Request], list[Work]]:
+        """The requests of a step and their new tokens: decodes first, then prompts into what is left."""
+        batch: list[Request] = []
+        work: list[Work] = []
+        budget = max(self.token_budget, len(self._running))
+        for request in self._running:
+            if request.produced and request.sequence is not None:
+                number = len(request.produced)
+                batch.append(request)
+                work.append(
+                    Work(request.sequence, request.produced[-1:], request.sampling, number)
+                )
+                budget -= 1
+        for request in self._running:
+            if request.produced or budget < 1 or request.sequence is None:
+                continue
+            stop = min(len(request.tokens), request.fed + budget)
+            piece = request.tokens[request.fed : stop]
+            last = stop == len(request.tokens)
+            batch.append(request)
+            work.append(Work(request.sequence, piece, request.sampling if last else None, 0))
+            budget -= len(piece)
+            request.fed = stop
+        if not batch:
+            raise ClikaRTError("scheduler: nothing to run, and a request waits", "INTERNAL")
+        return batch, work
+
+    def _take(self, request: Request, token: int, now: float) -> None:
+        if not request.produced:
+            request.first_token_time = now
+        request.last_token_time = now
+        if token in request.stop_ids:
+            request.stop_reason = "stop"
+            request.stop_id = token
+        else:
+            request.produced.append(token)
+            window = self.engine.cache.config.max_tokens
+            if len(request.produced) >= request.max_new_tokens:
+                request.stop_reason = "length"
+            elif len(request.tokens) + len(request.produced) >= window:
+                request.stop_reason = "window"
+        if request.done:
+            self._drop(request)
+
+    def _drop(self, request: Request) -> None:
+        if request in self._running:
+            self._running.remove(request)
+        if request in self._waiting:
+            self._waiting.remove(request)
+        if request.sequence is not None:
+            self.engine.cache.free(request.sequence)
+            request.sequence = None
