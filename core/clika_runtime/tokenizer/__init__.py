@@ -1,0 +1,16 @@
+"""Tokenizers and chat templates: text to ids and back, conversations to prompts."""
+
+from __future__ import annotations
+
+from .chat_template import ChatTemplate, ChatTemplateInputs
+from .streaming import StreamingDecoder
+from .tokenizer import Encoded, Token, Tokenizer
+
+__all__ = [
+    "ChatTemplate",
+    "ChatTemplateInputs",
+    "Encoded",
+    "StreamingDecoder",
+    "Token",
+    "Tokenizer",
+]

@@ -1,0 +1,512 @@
+"""``Tokenizer``: text to token ids and back, and conversations to prompts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clika_runtime.errors import InvalidArgumentError
+from clika_runtime.io._files import invalid, missing, read_bytes, read_json, shown, unsupported
+from clika_runtime.io.gguf import GgufFile, open_gguf
+
+from . import from_gguf as gguf_builder
+from ._library import guarded, library
+from .chat_template import ChatTemplate
+from .streaming import StreamingDecoder, make_decoder, token_bytes
+
+__all__ = ["Encoded", "Token", "Tokenizer"]
+
+FILE_LIMIT = 512 << 20  # bytes of a tokenizer.json
+CONFIG_LIMIT = 32 << 20
+MAX_TEXT = 256 << 20  # characters of one text
+_MAX_ID = (1 << 32) - 1
+
+# Files that hold a tokenizer of a kind that is not read yet, by name.
+_OTHER_KINDS = {
+    "tokenizer.model": "SentencePiece",
+    "spiece.model": "SentencePiece",
+    "sentencepiece.bpe.model": "SentencePiece",
+    "tekken.json": "Tekken",
+}
+_SPECIAL_NAMES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+
+
+@dataclass(frozen=True)
+class Token:
+    """One piece of a text: its id, its surface in the vocabulary, and the bytes ``[begin, end)`` it came from."""
+
+    id: int
+    text: str
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A batch of encoded texts: ``ids[i]`` are the ids of text ``i``, in its own length."""
+
+    ids: list[list[int]]
+
+    @property
+    def seq_lengths(self) -> list[int]:
+        """The number of ids of each text."""
+        return [len(row) for row in self.ids]
+
+    @property
+    def cu_seqlens(self) -> list[int]:
+        """The lengths summed up: text ``i`` takes places ``[cu_seqlens[i], cu_seqlens[i + 1])`` of a flat batch."""
+        sums = [0]
+        for row in self.ids:
+            sums.append(sums[-1] + len(row))
+        return sums
+
+
+class Tokenizer:
+    """A tokenizer of a checkpoint, with the special tokens and the chat template that belong to it.
+
+    Make one with ``from_huggingface`` (a model directory), ``from_file`` or ``from_gguf``. All methods may be
+    called from several threads.
+
+    >>> tokenizer = Tokenizer.from_file("tokenizer.json")  # doctest: +SKIP
+    >>> tokenizer.decode(tokenizer.encode("Hello"))  # doctest: +SKIP
+    'Hello'
+    """
+
+    def __init__(
+        self,
+        backend: Any,
+        *,
+        special_ids: Mapping[str, int] | None = None,
+        chat_template: str | None = None,
+        where: str = "tokenizer",
+    ) -> None:
+        self._backend = backend
+        self._where = where
+        self._ids = dict(special_ids or {})
+        self._template_source = chat_template
+        self._template: ChatTemplate | None = None
+        with guarded(where, "MALFORMED_FILE"):
+            self._size: int = backend.get_vocab_size(with_added_tokens=True)
+            added = backend.get_added_tokens_decoder()
+        self._added = frozenset(added)
+        self._special = frozenset(index for index, token in added.items() if token.special)
+        self._byte_level = type(backend.decoder).__name__ == "ByteLevel"
+
+    # ------------------------------------------------------------ loading
+    @classmethod
+    def from_huggingface(cls, directory: str | os.PathLike[str]) -> Tokenizer:
+        """Load the tokenizer of a model directory.
+
+        Reads ``tokenizer.json``, else ``vocab.json`` with ``merges.txt``; ``tokenizer_config.json`` (and
+        ``special_tokens_map.json``, ``chat_template.jinja``) give special tokens and chat template. Errors:
+        ``NotFoundError`` for a missing directory or when it holds no tokenizer, ``UnsupportedError`` naming a kind
+        that is not served, ``InvalidArgumentError`` naming file and field for content that is wrong.
+        """
+        folder = os.fspath(directory)
+        if not os.path.isdir(folder):
+            if os.path.exists(folder):
+                raise invalid(folder, "expected a model directory, found a file")
+            raise missing(folder, "no such directory")
+        path = os.path.join(folder, "tokenizer.json")
+        if os.path.exists(path):
+            return cls._with_config(_load_json_backend(path), folder, path)
+        vocabulary = os.path.join(folder, "vocab.json")
+        merges = os.path.join(folder, "merges.txt")
+        if os.path.exists(vocabulary) and os.path.exists(merges):
+            return cls._with_config(_load_bpe_backend(vocabulary, merges), folder, vocabulary)
+        for name, kind in _OTHER_KINDS.items():
+            if os.path.exists(os.path.join(folder, name)):
+                raise unsupported(
+                    os.path.join(folder, name),
+                    f"{kind} tokenizers are not served; provide a tokenizer.json",
+                )
+        if os.path.exists(vocabulary):
+            raise missing(merges, "vocab.json needs its merges.txt beside it")
+        raise missing(folder, "no tokenizer.json and no vocab.json with merges.txt in this directory")
+
+    from_pretrained = from_huggingface
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Tokenizer:
+        """Load one tokenizer file (``tokenizer.json``, a GGUF checkpoint), or a directory that holds one.
+
+        A ``tokenizer_config.json`` beside a ``tokenizer.json`` is read too. Errors as ``from_huggingface``.
+        """
+        name = os.fspath(path)
+        if os.path.isdir(name):
+            return cls.from_huggingface(name)
+        base = os.path.basename(name)
+        if not os.path.exists(name):
+            raise missing(name)
+        if base in _OTHER_KINDS or name.endswith(".model"):
+            kind = _OTHER_KINDS.get(base, "SentencePiece")
+            raise unsupported(name, f"{kind} tokenizers are not served; provide a tokenizer.json")
+        with open(name, "rb") as file:
+            magic = file.read(4) if os.path.isfile(name) else b""
+        if magic == b"GGUF":
+            return cls.from_gguf(name)
+        if base == "vocab.json":
+            return cls.from_huggingface(os.path.dirname(name) or ".")
+        return cls._with_config(_load_json_backend(name), os.path.dirname(name) or ".", name)
+
+    @classmethod
+    def from_gguf(cls, source: str | os.PathLike[str] | GgufFile) -> Tokenizer:
+        """Build the tokenizer that a GGUF checkpoint carries in its metadata.
+
+        ``source`` is a path or an opened ``GgufFile``. Served: byte-level BPE (``tokenizer.ggml.model`` "gpt2")
+        with the pre-tokenizer tags of ``from_gguf.PRE_TOKENIZERS``. Errors: ``UnsupportedError`` naming another
+        kind or tag, ``InvalidArgumentError`` for metadata that does not fit together.
+        """
+        file = source if isinstance(source, GgufFile) else open_gguf(source)
+        metadata = file.metadata
+        backend = gguf_builder.build(metadata, file.path)
+        size = len(metadata["tokenizer.ggml.tokens"])
+        template = metadata.get("tokenizer.chat_template")
+        if template is not None and not isinstance(template, str):
+            raise invalid(
+                file.path,
+                f"metadata 'tokenizer.chat_template' must be a string, found {shown(template)}",
+            )
+        ids = gguf_builder.special_ids(metadata, size, file.path)
+        return cls(backend, special_ids=ids, chat_template=template, where=file.path)
+
+    @classmethod
+    def _with_config(cls, backend: Any, folder: str, path: str) -> Tokenizer:
+        config: dict[str, Any] = {}
+        for name in ("special_tokens_map.json", "tokenizer_config.json"):
+            config_path = os.path.join(folder, name)
+            if os.path.exists(config_path):
+                found = read_json(config_path, CONFIG_LIMIT)
+                if not isinstance(found, dict):
+                    raise invalid(config_path, f"expected an object, found {shown(found)}")
+                config.update(found)
+        where = os.path.join(folder, "tokenizer_config.json")
+        ids: dict[str, int] = {}
+        for name in _SPECIAL_NAMES:
+            token = _token_text(config.get(f"{name}_token"), f"{name}_token", where)
+            if token is None:
+                continue
+            with guarded(path, "MALFORMED_FILE"):
+                index = backend.token_to_id(token)
+            if index is not None:
+                ids[name] = index
+        template = _chat_template(config.get("chat_template"), where)
+        jinja = os.path.join(folder, "chat_template.jinja")
+        if os.path.exists(jinja):
+            try:
+                template = str(read_bytes(jinja, CONFIG_LIMIT), "utf-8")
+            except UnicodeDecodeError as error:
+                raise invalid(jinja, f"is not UTF-8: {error.reason}") from error
+        return cls(backend, special_ids=ids, chat_template=template, where=path)
+
+    # ------------------------------------------------------------ properties
+    def __repr__(self) -> str:
+        return f"Tokenizer({self._where!r}, vocab_size={self._size})"
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of tokens, added ones included."""
+        return self._size
+
+    @property
+    def bos_id(self) -> int | None:
+        """The id that begins a text, or None."""
+        return self._ids.get("bos")
+
+    @property
+    def eos_id(self) -> int | None:
+        """The id that ends a text, or None."""
+        return self._ids.get("eos")
+
+    @property
+    def pad_id(self) -> int | None:
+        """The id that fills a batch, or None."""
+        return self._ids.get("pad")
+
+    @property
+    def unk_id(self) -> int | None:
+        """The id of what the vocabulary cannot spell, or None."""
+        return self._ids.get("unk")
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """The ids that end a generation: end of text, and end of turn where the file names one."""
+        return frozenset(self._ids[name] for name in ("eos", "eot", "eom") if name in self._ids)
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """The ids that ``decode`` leaves out."""
+        return self._special
+
+    @property
+    def special_tokens(self) -> dict[str, str]:
+        """The special tokens by the names templates use: ``{"bos_token": "<s>", ...}``."""
+        result = {}
+        for name, index in self._ids.items():
+            token = self.id_to_token(index)
+            if token is not None:
+                result[f"{name}_token"] = token
+        return result
+
+    @property
+    def chat_template(self) -> str | None:
+        """The source of the chat template, or None."""
+        return self._template_source
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether the checkpoint brought a chat template."""
+        return self._template_source is not None
+
+    # ------------------------------------------------------------ text and ids
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        """The ids of a text.
+
+        Special tokens written out in the text become their ids. ``add_special_tokens`` adds what the tokenizer
+        puts around a text (often bos). Errors: ``InvalidArgumentError`` for what is not a text that UTF-8 can hold.
+        """
+        ids: list[int] = self._encode(text, add_special_tokens).ids
+        return ids
+
+    def _encode(self, text: str, add_special_tokens: bool) -> Any:
+        if not isinstance(text, str):
+            raise InvalidArgumentError(
+                f"encode: the text must be a string, found {type(text).__name__}"
+            )
+        if len(text) > MAX_TEXT:
+            raise InvalidArgumentError(
+                f"encode: the text has {len(text)} characters, the limit is {MAX_TEXT}"
+            )
+        with guarded("encode"):
+            return self._backend.encode(text, add_special_tokens=bool(add_special_tokens))
+
+    def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
+        """The text of ids. An id that the vocabulary lacks gives no text, as do special tokens unless kept."""
+        values = _id_list(ids)
+        with guarded("decode"):
+            text: str = self._backend.decode(values, skip_special_tokens=bool(skip_special_tokens))
+        return text
+
+    def token_to_id(self, token: str) -> int | None:
+        """The id of a token by its surface, or None when the vocabulary lacks it."""
+        with guarded("token_to_id"):
+            index: int | None = self._backend.token_to_id(token)
+        return index
+
+    def id_to_token(self, token_id: int) -> str | None:
+        """The surface of a token (a leading ``Ġ`` is a space in byte-level vocabularies), or None."""
+        if not 0 <= token_id <= _MAX_ID:
+            return None
+        with guarded("id_to_token"):
+            token: str | None = self._backend.id_to_token(token_id)
+        return token
+
+    def tokenize(self, text: str, add_special_tokens: bool = True) -> list[Token]:
+        """The tokens of a text with the bytes each came from.
+
+        Spans are offsets into the text's UTF-8 and leave no gap: each begins where the one before ended, dropped
+        spaces included; tokens that ``add_special_tokens`` adds have empty spans.
+        """
+        encoding = self._encode(text, add_special_tokens)
+        ends = self._exact_ends(text, encoding)
+        if ends is None:
+            ends = self._offset_ends(text, encoding)
+        tokens = []
+        begin = 0
+        for index, surface, end in zip(encoding.ids, encoding.tokens, ends):  # noqa: B905
+            tokens.append(Token(index, surface, begin, end))
+            begin = end
+        return tokens
+
+    def _exact_ends(self, text: str, encoding: Any) -> list[int] | None:
+        """The ends of byte-level tokens, whose bytes are the text's own; None when they are not."""
+        if not self._byte_level:
+            return None
+        data = text.encode()
+        ends = []
+        position = 0
+        for index, surface, added in zip(  # noqa: B905
+            encoding.ids, encoding.tokens, encoding.special_tokens_mask
+        ):
+            if not added:
+                piece = surface.encode() if index in self._added else token_bytes(surface)
+                if data[position : position + len(piece)] != piece:
+                    return None
+                position += len(piece)
+            ends.append(position)
+        return ends if position == len(data) else None
+
+    def _offset_ends(self, text: str, encoding: Any) -> list[int]:
+        """The ends of tokens from the library's character offsets, made free of gaps."""
+        starts = [0]
+        for character in text:
+            starts.append(starts[-1] + len(character.encode()))
+        rows = list(zip(encoding.offsets, encoding.special_tokens_mask))  # noqa: B905
+        last = max((place for place, (_, added) in enumerate(rows) if not added), default=-1)
+        ends = []
+        position = 0
+        for place, ((_, stop), added) in enumerate(rows):
+            if not added:
+                end = starts[-1] if place == last else starts[stop]
+                shared = place + 1 < len(rows) and not rows[place + 1][1]
+                if shared and rows[place + 1][0][0] < stop:
+                    # Byte tokens of one character: a byte each, the last takes what is left.
+                    end = min(position + 1, end)
+                position = max(position, end)
+            ends.append(position)
+        return ends
+
+    def encode_batch(self, texts: Sequence[str], add_special_tokens: bool = True) -> Encoded:
+        """The ids of several texts, each in its own length: ``encode_batch(["a", "b c"]).ids``."""
+        if isinstance(texts, str):
+            raise InvalidArgumentError("encode_batch: expected a list of texts, found one string")
+        return Encoded([self.encode(text, add_special_tokens) for text in texts])
+
+    def streaming_decoder(self, skip_special: bool = True) -> StreamingDecoder:
+        """A decoder for ids that arrive one at a time; its pieces add up to ``decode`` of all of them.
+
+        >>> stream = tokenizer.streaming_decoder()  # doctest: +SKIP
+        >>> "".join(stream.push(i) for i in ids) + stream.finish() == tokenizer.decode(ids)  # doctest: +SKIP
+        True
+        """
+        backend = self._backend
+
+        def decode(ids: list[int]) -> str:
+            with guarded("streaming_decoder"):
+                text: str = backend.decode(ids, skip_special_tokens=False)
+            return text
+
+        skipped = self._special if skip_special else frozenset()
+        return make_decoder(
+            byte_level=self._byte_level,
+            decode=decode,
+            surface=backend.id_to_token,
+            skipped=skipped,
+        )
+
+    # ------------------------------------------------------------ conversations
+    def apply_chat_template(
+        self,
+        messages: Any,
+        add_generation_prompt: bool = True,
+        *,
+        tools: Any = None,
+        now_epoch_seconds: float | None = None,
+        **extra: Any,
+    ) -> str:
+        """The prompt of a conversation, by the checkpoint's own template.
+
+        ``messages`` is a list of message dicts in the OpenAI shape, its JSON text, or a ``ChatTemplateInputs``.
+        ``add_generation_prompt`` ends the prompt with the start of the assistant's turn. ``tools`` and further
+        keywords reach the template as variables. Errors: ``InvalidArgumentError`` when there is no template, when
+        the messages are not a conversation, or when the template refuses them.
+        """
+        if self._template is None:
+            if self._template_source is None:
+                raise InvalidArgumentError(
+                    f"apply_chat_template: {self._where} brings no chat template; write the prompt out",
+                    "FAILED_PRECONDITION",
+                )
+            self._template = ChatTemplate(self._template_source)
+        return self._template.render(
+            messages,
+            add_generation_prompt=add_generation_prompt,
+            tools=tools,
+            special_tokens=self.special_tokens,
+            extra=extra,
+            now_epoch_seconds=now_epoch_seconds,
+        )
+
+    def encode_chat(
+        self, messages: Any, add_generation_prompt: bool = True, **options: Any
+    ) -> list[int]:
+        """The ids of a conversation's prompt; the template's own special tokens are the only ones."""
+        prompt = self.apply_chat_template(messages, add_generation_prompt, **options)
+        return self.encode(prompt, add_special_tokens=False)
+
+
+def _id_list(ids: Iterable[int]) -> list[int]:
+    try:
+        values = [int(value.__index__()) for value in ids]
+    except (TypeError, AttributeError) as error:
+        raise InvalidArgumentError(f"decode: ids must be a sequence of ints ({error})") from error
+    for value in values:
+        if not 0 <= value <= _MAX_ID:
+            raise InvalidArgumentError(f"decode: a token id must be 0 to {_MAX_ID}, found {value}")
+    return values
+
+
+def _load_json_backend(path: str) -> Any:
+    data = read_bytes(path, FILE_LIMIT)
+    lib = library()
+    with guarded(path, "MALFORMED_FILE"):
+        return lib.Tokenizer.from_buffer(data)
+
+
+def _load_bpe_backend(vocabulary_path: str, merges_path: str) -> Any:
+    """A byte-level BPE of the GPT-2 kind from its two files."""
+    vocabulary = read_json(vocabulary_path, FILE_LIMIT)
+    good = isinstance(vocabulary, dict) and all(
+        isinstance(value, int) and 0 <= value <= _MAX_ID for value in vocabulary.values()
+    )
+    if not good:
+        raise invalid(vocabulary_path, "expected an object of tokens and their ids")
+    try:
+        lines = str(read_bytes(merges_path, FILE_LIMIT), "utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise invalid(merges_path, f"is not UTF-8: {error.reason}") from error
+    pairs = []
+    for number, line in enumerate(lines, 1):
+        line = line.rstrip("\r")
+        if not line or (number == 1 and line.startswith("#version")):
+            continue
+        pair = line.split(" ")
+        if len(pair) != 2:
+            raise invalid(
+                merges_path, f"line {number} must be two pieces with a space between, found {shown(line)}"
+            )
+        pairs.append((pair[0], pair[1]))
+    lib = library()
+    with guarded(vocabulary_path, "MALFORMED_FILE"):
+        backend = lib.Tokenizer(lib.models.BPE(vocab=vocabulary, merges=pairs))
+        backend.pre_tokenizer = lib.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        backend.decoder = lib.decoders.ByteLevel()
+        backend.post_processor = lib.processors.ByteLevel(trim_offsets=False)
+    return backend
+
+
+def _token_text(value: Any, field: str, where: str) -> str | None:
+    """A special token of a configuration: a string, or an object with its ``content``."""
+    if value is None:
+        return None
+    text = value.get("content") if isinstance(value, dict) else value
+    if not isinstance(text, str):
+        raise invalid(where, f"{field} must be a string or an object with content, found {shown(value)}")
+    return text
+
+
+def _chat_template(value: Any, where: str) -> str | None:
+    """The template of a configuration: a string, or a list of named ones, whose "default" counts."""
+    if value is None or isinstance(value, str):
+        return value
+    named: dict[str, str] = {}
+    if isinstance(value, list):
+        for item in value:
+            if (
+                not isinstance(item, dict)
+                or not isinstance(item.get("name"), str)
+                or not isinstance(item.get("template"), str)
+            ):
+                raise invalid(
+                    where, f"chat_template items need a name and a template, found {shown(item)}"
+                )
+            named[item["name"]] = item["template"]
+    elif isinstance(value, dict) and all(isinstance(text, str) for text in value.values()):
+        named = value
+    else:
+        raise invalid(where, f"chat_template must be a string or named templates, found {shown(value)}")
+    if not named:
+        return None
+    return named.get("default", next(iter(named.values())))
