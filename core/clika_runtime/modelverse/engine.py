@@ -273,6 +273,29 @@ class Engine:
         return list(results["ids"].tolist()) if wanted else []
 
     # ---- scoring
+    def extend(self, sequences: Sequence[int], tokens: Sequence[Sequence[int]]) -> list[Any]:
+        """Appends tokens to sequences in one step; returns the logits after each of them, per sequence.
+
+        One float32 array ``[len(tokens[b]), vocabulary]`` per sequence. When the step fails the cache is as before.
+        """
+        import numpy as np
+
+        with self.lock:
+            work = [Work(s, t) for s, t in zip(sequences, tokens, strict=True)]
+            arrays = self.cache.prepare_step(sequences, [len(item.tokens) for item in work])
+            try:
+                inputs = _step_inputs(work, arrays)
+                total = len(arrays.positions)
+                inputs["rows"] = np.arange(total, dtype=np.int32)
+                plan = self.plan("logits", total, len(work))
+                results = plan.run({name: _over(array) for name, array in inputs.items()})
+                logits = results["logits"].numpy()
+            except BaseException:
+                self.cache.rollback(arrays)
+                raise
+            bounds = arrays.cu_seqlens.tolist()
+            return [logits[start:stop] for start, stop in zip(bounds, bounds[1:])]
+
     def logits(self, tokens: Sequence[int]) -> Any:
         """Logits after each of the tokens, ``[len(tokens), vocabulary]`` float32 as a NumPy array.
 
@@ -280,28 +303,17 @@ class Engine:
         """
         import numpy as np
 
-        vocabulary = self.model.vocab_size
-        piece = max(1, min(self.chunk, SCORE_BYTES // (4 * vocabulary)))
+        piece = max(1, min(self.chunk, SCORE_BYTES // (4 * self.model.vocab_size)))
         with self.lock:
             sequence = self.cache.add()
             try:
                 parts = [
-                    self._logits_piece(Work(sequence, tokens[start : start + piece]))
+                    self.extend([sequence], [tokens[start : start + piece]])[0]
                     for start in range(0, len(tokens), piece)
                 ]
             finally:
                 self.cache.free(sequence)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-    def _logits_piece(self, item: Work) -> Any:
-        import numpy as np
-
-        arrays = self.cache.prepare_step([item.sequence], [len(item.tokens)])
-        inputs = _step_inputs([item], arrays)
-        inputs["rows"] = np.arange(len(item.tokens), dtype=np.int32)
-        plan = self.plan("logits", len(item.tokens), 1)
-        results = plan.run({name: _over(array) for name, array in inputs.items()})
-        return results["logits"].numpy()
 
 
 def _step_inputs(work: Sequence[Work], arrays: StepArrays) -> dict[str, Any]:

@@ -146,7 +146,7 @@ class TextStream(Iterator[str]):
     ) -> None:
         self._scheduler = model.scheduler
         self._request = request
-        self._decoder = model.tokenizer.decode_stream()
+        self._decoder = model.tokenizer.streaming_decoder()
         self._stops = StopStrings(config.stop)
         self._seen = 0
         self._finished = False
@@ -179,7 +179,7 @@ class TextStream(Iterator[str]):
         if self._stops.found is not None:
             self._finish("stop_string")
         elif request.done and self._seen == len(request.produced):
-            piece += self._stops.push(self._decoder.flush())
+            piece += self._stops.push(self._decoder.finish())
             piece += self._stops.flush()
             reason = "stop_string" if self._stops.found else request.stop_reason or ""
             self._finish(reason, piece)
@@ -380,11 +380,14 @@ def _load_options(options: LoadOptions, more: Mapping[str, Any]) -> LoadOptions:
 
 
 def _load_tokenizer(checkpoint: Checkpoint, path: Any) -> Any:
-    from clika_runtime import tokenizer
+    from clika_runtime.tokenizer import Tokenizer
 
     if path is not None:
-        return tokenizer.load(path)
-    return tokenizer.load(checkpoint.file if checkpoint.kind == "gguf" else checkpoint.folder)
+        return Tokenizer.from_file(path)
+    if checkpoint.kind == "gguf":
+        # The file's own tokenizer wins over files beside it.
+        return Tokenizer.from_gguf(checkpoint.file)
+    return Tokenizer.from_huggingface(checkpoint.folder)
 
 
 # ---- defaults of a checkpoint

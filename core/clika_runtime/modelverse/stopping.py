@@ -32,8 +32,9 @@ def check_stop(stop: str | Sequence[str] | None) -> tuple[str, ...]:
 class StopStrings:
     """Watches a stream of text for the first of several strings.
 
-    ``push`` returns the text that is certain to stand before any of them; ``found`` is the string that ended the
-    stream. The result is the same however the text is cut into pieces.
+    The string that is complete first ends the stream, of two that are complete at once the longer; the text ends
+    before it. ``push`` returns the text that is certain; ``found`` is the string that ended the stream. The result is
+    the same however the text is cut into pieces.
 
     >>> stops = StopStrings(["END"])
     >>> stops.push("the E"), stops.push("N"), stops.push("D of"), stops.found
@@ -52,15 +53,14 @@ class StopStrings:
         if not self._stops:
             return text
         self._held += text
-        first = len(self._held)
-        for stop in self._stops:
-            place = self._held.find(stop)
-            # Of two that start at one place the longer is no later: they end the text alike.
-            if 0 <= place < first:
-                first = place
-                self.found = stop
-        if self.found is not None:
-            shown, self._held = self._held[:first], ""
+        ends = [
+            (place + len(stop), place, stop)
+            for stop in self._stops
+            if (place := self._held.find(stop)) >= 0
+        ]
+        if ends:
+            _, place, self.found = min(ends)
+            shown, self._held = self._held[:place], ""
             return shown
         keep = self._pending()
         split = len(self._held) - keep
