@@ -1,21 +1,30 @@
 """Readers and writers of checkpoint files: GGUF and safetensors.
 
-``open_gguf`` and ``open_safetensors`` give names, shapes and byte views over a memory map and need neither NumPy
-nor the native core.
+``open_gguf`` and ``open_safetensors`` give names, shapes and byte views over a memory map and need
+neither NumPy nor the native core; ``load_*`` and ``save_*`` go to and from tensors.
 """
 
 from __future__ import annotations
 
+from ._files import read_json
 from .gguf import GgufArray, GgufFile, open_gguf
 from .safetensors import SafetensorsFile, open_safetensors, write_safetensors
 from .tensor_info import TensorInfo
+from .tensors import load, load_gguf, load_safetensors, make_tensor, save, save_safetensors
 
 __all__ = [
     "GgufArray",
     "GgufFile",
     "SafetensorsFile",
     "TensorInfo",
+    "load",
+    "load_gguf",
+    "load_safetensors",
+    "make_tensor",
     "open_gguf",
     "open_safetensors",
+    "read_json",
+    "save",
+    "save_safetensors",
     "write_safetensors",
 ]

@@ -49,19 +49,23 @@ def missing(path: str | os.PathLike[str], problem: str = "no such file") -> NotF
 
 
 def _open(path: str | os.PathLike[str]) -> int:
-    """Open a regular file for reading. A pipe or a device would block or never end, so it is refused."""
+    """Open a regular file for reading. A pipe or a device would block or never end, so it is
+    refused."""
     name = os.fspath(path)
     if not name:
         raise invalid("''", "the path is empty")
     try:
-        # O_NONBLOCK keeps the open of a named pipe from waiting for a writer before we can refuse it.
+        # O_NONBLOCK keeps the open of a named pipe from waiting for a writer before we can refuse
+        # it.
         flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
         descriptor = os.open(name, flags | getattr(os, "O_CLOEXEC", 0))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise missing(name) from error
-    except (OSError, ValueError) as error:
-        if getattr(error, "errno", None) in (errno.ENAMETOOLONG, errno.ELOOP):
-            raise missing(name, f"no such file ({os.strerror(error.errno)})") from error  # type: ignore[union-attr]
+    except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            raise missing(shown(name), f"no such file ({error.strerror})") from error
+        raise invalid(name, f"cannot be opened: {error.strerror}") from error
+    except ValueError as error:  # a NUL inside the name
         raise invalid(shown(name), f"cannot be opened: {error}") from error
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
@@ -74,8 +78,9 @@ def _open(path: str | os.PathLike[str]) -> int:
 class MappedFile:
     """A file mapped read-only. ``bytes`` is a view of all of it and keeps the mapping alive.
 
-    The mapping lives as long as any view of it. A file that is cut short by another program while it is mapped
-    cannot be read safely by anyone (the system ends the process); replace files by renaming.
+    The mapping lives as long as any view of it. A file that is cut short by another program while
+    it is mapped cannot be read safely by anyone (the system ends the process); replace files by
+    renaming.
     """
 
     __slots__ = ("bytes", "map", "path", "size")
@@ -96,7 +101,8 @@ class MappedFile:
         self.bytes = memoryview(self.map)
 
     def drop_pages(self, offset: int, nbytes: int) -> None:
-        """Tell the system that these bytes are not needed soon; whole pages inside the range leave memory."""
+        """Tell the system that these bytes are not needed soon; whole pages inside the range leave
+        memory."""
         if not hasattr(self.map, "madvise") or not hasattr(mmap, "MADV_DONTNEED"):
             return
         page = mmap.PAGESIZE
@@ -137,10 +143,11 @@ def parse_json(
     *,
     unique_keys: bool = False,
 ) -> Any:
-    """Parse JSON of unknown origin. Every failure is an ``InvalidArgumentError`` that names the file.
+    """Parse JSON of unknown origin. Every failure is an ``InvalidArgumentError`` that names the
+    file.
 
-    With ``unique_keys`` an object with a repeated key is refused (the readers of formats ask for it, since a
-    repeated key means two programs may read two different things).
+    With ``unique_keys`` an object with a repeated key is refused (the readers of formats ask for
+    it, since a repeated key means two programs may read two different things).
     """
     try:
         text = str(data, "utf-8")
@@ -153,7 +160,9 @@ def parse_json(
         raise invalid(path, f"{what} is not valid JSON: {error}") from error
 
 
-def read_json(path: str | os.PathLike[str], limit: int = 64 << 20, *, unique_keys: bool = False) -> Any:
+def read_json(
+    path: str | os.PathLike[str], limit: int = 64 << 20, *, unique_keys: bool = False
+) -> Any:
     """Read and parse a JSON file of at most ``limit`` bytes (default 64 MiB)."""
     return parse_json(read_bytes(path, limit), path, unique_keys=unique_keys)
 
@@ -161,8 +170,8 @@ def read_json(path: str | os.PathLike[str], limit: int = 64 << 20, *, unique_key
 def check_inside(name: object, source: str | os.PathLike[str]) -> str:
     """A file name found inside a model file, checked to stay in the model's directory.
 
-    Symbolic links on disk are the user's own and are followed; a name in a file may not be absolute, climb with
-    ``..`` or use another system's separators.
+    Symbolic links on disk are the user's own and are followed; a name in a file may not be
+    absolute, climb with ``..`` or use another system's separators.
     """
     if not isinstance(name, str):
         raise invalid(source, f"a file name must be a string, found {shown(name)}")

@@ -1,7 +1,8 @@
-"""The block types of ggml in one table: number, elements and bytes of a block, what a tensor becomes.
+"""The block types of ggml in one table: number, elements and bytes of a block, what a tensor
+becomes.
 
-A type with one element per block is dense and has a dtype of the runtime. Every other type is packed: its
-scheme number is its ggml number + 1 (0 is dense).
+A type with one element per block is dense and has a dtype of the runtime. Every other type is
+packed: its scheme number is its ggml number + 1 (0 is dense).
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ __all__ = ["LOADABLE", "REMOVED", "TYPES", "TYPES_BY_NAME", "GgmlType", "scheme_
 class GgmlType:
     """One storage type of ggml.
 
-    ``block`` elements of a row take ``nbytes`` bytes; ``dtype`` is the runtime's dtype name of a dense type and
-    None for a packed one.
+    ``block`` elements of a row take ``nbytes`` bytes; ``dtype`` is the runtime's dtype name of a
+    dense type and None for a packed one.
     """
 
     id: int

@@ -1,8 +1,8 @@
 """A reader of GGUF checkpoints (versions 2 and 3) over a memory map.
 
-Everything the file claims is checked against the file's own size before it is used, so a hostile file costs at
-most a pass over its bytes. Nothing is copied: metadata arrays are decoded when they are first looked at, tensor
-bytes are views of the mapping.
+Everything the file claims is checked against the file's own size before it is used, so a hostile
+file costs at most a pass over its bytes. Nothing is copied: metadata arrays are decoded when they
+are first looked at, tensor bytes are views of the mapping.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ _SCALARS: dict[int, tuple[str, str, int]] = {
 }
 _CODES = {row[0]: row[1] for row in _SCALARS.values()}
 _BOOL = 7
-_TYPE_NAMES = {number: row[0] for number, row in _SCALARS.items()} | {_STRING: "string", _ARRAY: "array"}
+_TYPE_NAMES = {number: row[0] for number, row in _SCALARS.items()} | {
+    _STRING: "string",
+    _ARRAY: "array",
+}
 _SMALLEST = {number: row[2] for number, row in _SCALARS.items()} | {_STRING: 8, _ARRAY: 12}
 
 _U32 = struct.Struct("<I")
@@ -64,8 +67,8 @@ _SPLIT_NAME = re.compile(r"(?P<stem>.*)-(?P<index>\d{5})-of-(?P<count>\d{5})\.gg
 class GgufArray(Sequence[Any]):
     """An array of the metadata: a read-only sequence whose items are decoded at the first look.
 
-    ``element_type`` is the name of the items' type (``"string"``, ``"int32"``, ``"float32"``, ...). ``tolist()``
-    gives a plain list, nested arrays included.
+    ``element_type`` is the name of the items' type (``"string"``, ``"int32"``, ``"float32"``, ...).
+    ``tolist()`` gives a plain list, nested arrays included.
     """
 
     __slots__ = ("_count", "_data", "_items", "_where", "element_type")
@@ -88,7 +91,9 @@ class GgufArray(Sequence[Any]):
         items = self._items
         if items is None:
             # Two threads may both decode; they store equal lists.
-            items = self._decode_strings() if self.element_type == "string" else self._decode_numbers()
+            items = (
+                self._decode_strings() if self.element_type == "string" else self._decode_numbers()
+            )
             self._items = items
         return items
 
@@ -102,7 +107,8 @@ class GgufArray(Sequence[Any]):
         return values.tolist()
 
     def _decode_strings(self) -> list[str]:
-        # The reader's walk has already checked every length. Slices of bytes are cheaper than slices of a view.
+        # The reader's walk has already checked every length. Slices of bytes are cheaper than
+        # slices of a view.
         data = bytes(self._data)
         unpack = _U64.unpack_from
         items: list[str] = []
@@ -135,7 +141,9 @@ class GgufArray(Sequence[Any]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, (GgufArray, list, tuple)):
-            return self.tolist() == (other.tolist() if isinstance(other, GgufArray) else list(other))
+            return self.tolist() == (
+                other.tolist() if isinstance(other, GgufArray) else list(other)
+            )
         return NotImplemented
 
     __hash__ = None  # type: ignore[assignment]
@@ -172,7 +180,8 @@ class _Cursor:
         if nbytes > self.size - start:
             raise invalid(
                 self.path,
-                f"{what}: {nbytes} bytes at offset {start} reach past the end of the file ({self.size} bytes)",
+                f"{what}: {nbytes} bytes at offset {start} reach past the end of the file "
+                f"({self.size} bytes)",
             )
         self.position = start + nbytes
         return start
@@ -198,7 +207,8 @@ class _Cursor:
             ) from error
 
     def skip_strings(self, count: int, what: str) -> None:
-        """Step over ``count`` strings. The loop is the cost of opening a file with a large vocabulary."""
+        """Step over ``count`` strings. The loop is the cost of opening a file with a large
+        vocabulary."""
         unpack = _U64.unpack_from
         data = self.data
         position = self.position
@@ -210,7 +220,8 @@ class _Cursor:
         if position > self.size:
             raise invalid(
                 self.path,
-                f"{what}: {count} strings from offset {self.position} on reach past the end of the file "
+                f"{what}: {count} strings from offset {self.position} on reach past the end of "
+                "the file "
                 f"({self.size} bytes)",
             )
         self.position = position
@@ -219,7 +230,7 @@ class _Cursor:
         what = f"metadata '{key}'"
         row = _SCALARS.get(kind)
         if row is not None:
-            name, code, nbytes = row
+            _, code, nbytes = row
             (value,) = struct.unpack_from("<" + code, self.data, self.take(nbytes, what))
             if kind == _BOOL:
                 if value > 1:
@@ -248,7 +259,8 @@ class _Cursor:
         if count > self.left // smallest:
             raise invalid(
                 self.path,
-                f"{what}: {count} items of type {_TYPE_NAMES[kind]} do not fit in the {self.left} bytes left",
+                f"{what}: {count} items of type {_TYPE_NAMES[kind]} do not fit in the {self.left} "
+                "bytes left",
             )
         start = self.position
         items: list[Any] | None = None
@@ -281,7 +293,8 @@ def _alignment(cursor: _Cursor, metadata: dict[str, Any]) -> int:
     value = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
     if isinstance(value, bool) or not isinstance(value, int) or value <= 0 or value & (value - 1):
         raise invalid(
-            cursor.path, f"metadata 'general.alignment' must be a power of two, found {shown(value)}"
+            cursor.path,
+            f"metadata 'general.alignment' must be a power of two, found {shown(value)}",
         )
     return value
 
@@ -293,7 +306,8 @@ def _tensor_type(cursor: _Cursor, number: int, what: str) -> GgmlType:
     if number in REMOVED:
         raise unsupported(
             cursor.path,
-            f"{what}: type {REMOVED[number]} (number {number}) was withdrawn from the format; convert the file "
+            f"{what}: type {REMOVED[number]} (number {number}) was withdrawn from the format; "
+            "convert the file "
             "again",
         )
     raise unsupported(
@@ -317,14 +331,16 @@ def _read_tensor(cursor: _Cursor, index: int, alignment: int, part: int) -> Tens
         if size == 0 or numel > cursor.size * 8:  # no type packs more than 8 elements into a byte
             raise invalid(
                 cursor.path,
-                f"{what}: dimension {axis} of {sizes} is impossible in a file of {cursor.size} bytes",
+                f"{what}: dimension {axis} of {sizes} is impossible in a file of {cursor.size} "
+                "bytes",
             )
     kind = _tensor_type(cursor, cursor.u32(f"type of {what}"), what)
     columns = sizes[0] if sizes else 1
     if columns % kind.block:
         raise invalid(
             cursor.path,
-            f"{what}: rows of {columns} elements are not a multiple of {kind.block}, the block of {kind.name}",
+            f"{what}: rows of {columns} elements are not a multiple of {kind.block}, the block of "
+            f"{kind.name}",
         )
     offset = cursor.u64(f"offset of {what}")
     if offset % alignment:
@@ -345,7 +361,8 @@ def _read_tensor(cursor: _Cursor, index: int, alignment: int, part: int) -> Tens
 
 
 def _place(cursor: _Cursor, found: list[TensorInfo], alignment: int) -> list[TensorInfo]:
-    """Turn offsets into the data section into offsets into the file, and check that the ranges are sound."""
+    """Turn offsets into the data section into offsets into the file, and check that the ranges are
+    sound."""
     start = -(-cursor.position // alignment) * alignment
     placed: list[TensorInfo] = []
     for info in found:
@@ -353,7 +370,8 @@ def _place(cursor: _Cursor, found: list[TensorInfo], alignment: int) -> list[Ten
         if offset + info.nbytes > cursor.size:
             raise invalid(
                 cursor.path,
-                f"tensor {shown(info.name)}: {info.nbytes} bytes at offset {offset} reach past the end of the "
+                f"tensor {shown(info.name)}: {info.nbytes} bytes at offset {offset} reach past "
+                "the end of the "
                 f"file ({cursor.size} bytes)",
             )
         placed.append(replace(info, offset=offset))
@@ -386,7 +404,8 @@ class _Part:
             swapped = int.from_bytes(self.version.to_bytes(4, "big"), "little")
             if swapped in VERSIONS:
                 raise unsupported(
-                    cursor.path, f"GGUF version {swapped} in big-endian order; expected little-endian"
+                    cursor.path,
+                    f"GGUF version {swapped} in big-endian order; expected little-endian",
                 )
             raise unsupported(
                 cursor.path, f"GGUF version {self.version}; expected one of {list(VERSIONS)}"
@@ -395,11 +414,13 @@ class _Part:
         n_pairs = cursor.u64("metadata count")
         if n_pairs > cursor.left // MIN_PAIR_BYTES:
             raise invalid(
-                cursor.path, f"metadata count {n_pairs} does not fit in the {cursor.left} bytes left"
+                cursor.path,
+                f"metadata count {n_pairs} does not fit in the {cursor.left} bytes left",
             )
         if n_tensors > cursor.left // MIN_TENSOR_BYTES:
             raise invalid(
-                cursor.path, f"tensor count {n_tensors} does not fit in the {cursor.left} bytes left"
+                cursor.path,
+                f"tensor count {n_tensors} does not fit in the {cursor.left} bytes left",
             )
         self.metadata = _read_metadata(cursor, n_pairs)
         self.alignment = _alignment(cursor, self.metadata)
@@ -433,7 +454,8 @@ def _read_parts(path: str | os.PathLike[str]) -> list[_Part]:
     if match is None or int(match["count"]) != count:
         raise invalid(
             path,
-            f"a part of a checkpoint split into {count} files must be named NAME-00001-of-{count:05d}.gguf",
+            f"a part of a checkpoint split into {count} files must be named "
+            f"NAME-00001-of-{count:05d}.gguf",
         )
     parts: list[_Part] = []
     for index in range(count):
@@ -457,7 +479,8 @@ def _read_parts(path: str | os.PathLike[str]) -> list[_Part]:
 
 
 class GgufFile:
-    """A GGUF checkpoint, opened: ``metadata`` and ``tensors`` are read-only mappings, bytes stay in the file.
+    """A GGUF checkpoint, opened: ``metadata`` and ``tensors`` are read-only mappings, bytes stay in
+    the file.
 
     A checkpoint split over several files is one object: the metadata is the first part's.
 
@@ -482,7 +505,8 @@ class GgufFile:
                 if name in tensors:
                     raise invalid(
                         part.file.path,
-                        f"tensor {shown(name)} also stands in {self._parts[tensors[name].part].path}",
+                        f"tensor {shown(name)} also stands in "
+                        f"{self._parts[tensors[name].part].path}",
                     )
                 tensors[name] = info
         self.tensors: Mapping[str, TensorInfo] = MappingProxyType(tensors)
@@ -533,9 +557,9 @@ class GgufFile:
 def open_gguf(path: str | os.PathLike[str]) -> GgufFile:
     """Open a GGUF checkpoint without reading its tensors.
 
-    ``path`` names a file; when the file is one part of a split checkpoint, all parts are opened. Errors:
-    ``NotFoundError`` (``NO_SUCHFILE``) for a missing file or part, ``UnsupportedError`` for a version or a tensor
-    type that is unknown, ``InvalidArgumentError`` for everything that is wrong inside the file; the message names
-    file, field, what was found and what was expected.
+    ``path`` names a file; when the file is one part of a split checkpoint, all parts are opened.
+    Errors: ``NotFoundError`` (``NO_SUCHFILE``) for a missing file or part, ``UnsupportedError`` for
+    a version or a tensor type that is unknown, ``InvalidArgumentError`` for everything that is
+    wrong inside the file; the message names file, field, what was found and what was expected.
     """
     return GgufFile(path)

@@ -1,8 +1,9 @@
 """A reader and a writer of safetensors files, single and sharded.
 
-The reader maps the file and checks the header against it: a bounded header, known dtypes, byte counts that fit the
-shapes, and offsets that cover the data without a gap or an overlap. Nothing is copied. The writer makes the same
-layout, aligned, in one new file that replaces the old one only when it is complete.
+The reader maps the file and checks the header against it: a bounded header, known dtypes, byte
+counts that fit the shapes, and offsets that cover the data without a gap or an overlap. Nothing is
+copied. The writer makes the same layout, aligned, in one new file that replaces the old one only
+when it is complete.
 """
 
 from __future__ import annotations
@@ -106,7 +107,8 @@ def _entry(path: str, name: str, entry: Any, size: int, part: int) -> TensorInfo
     if nbytes != end - begin:
         raise invalid(
             path,
-            f"{what}: shape {shape} of {kind} needs {nbytes} bytes, data_offsets {offsets} hold {end - begin}",
+            f"{what}: shape {shape} of {kind} needs {nbytes} bytes, data_offsets {offsets} hold "
+            f"{end - begin}",
         )
     return TensorInfo(name, kind, dtype, 0, tuple(shape), begin, nbytes, part)
 
@@ -140,9 +142,7 @@ class _Shard:
         size = file.size - start
         found = [_entry(file.path, name, entry, size, part) for name, entry in header.items()]
         _check_cover(file.path, found, size)
-        self.tensors = {
-            info.name: replace(info, offset=start + info.offset) for info in found
-        }
+        self.tensors = {info.name: replace(info, offset=start + info.offset) for info in found}
 
 
 def _metadata(path: str, value: Any) -> dict[str, str]:
@@ -160,7 +160,8 @@ def _check_cover(path: str, found: Iterable[TensorInfo], size: int) -> None:
             relation = "overlaps" if info.offset < position else "leaves a gap after"
             raise invalid(
                 path,
-                f"tensor {shown(info.name)} starts at {info.offset}, expected {position}: it {relation} "
+                f"tensor {shown(info.name)} starts at {info.offset}, expected {position}: it "
+                f"{relation} "
                 f"{shown(before) if before else 'the header'}",
             )
         position += info.nbytes
@@ -187,8 +188,8 @@ def _read_index(path: str) -> dict[str, str]:
 class SafetensorsFile:
     """A safetensors checkpoint, opened: one file, or all shards of an index as one mapping.
 
-    ``metadata`` is the file's ``__metadata__`` (for an index: the first shard's). ``tensors`` keeps the order of
-    the header, or of the index.
+    ``metadata`` is the file's ``__metadata__`` (for an index: the first shard's). ``tensors`` keeps
+    the order of the header, or of the index.
 
     >>> checkpoint = open_safetensors("model.safetensors")  # doctest: +SKIP
     >>> checkpoint.tensors["weight"].shape  # doctest: +SKIP
@@ -208,7 +209,9 @@ class SafetensorsFile:
             return
         names = list(dict.fromkeys(weight_map.values()))
         if len(names) > MAX_SHARDS:
-            raise invalid(path, f"weight_map names {len(names)} files, at most {MAX_SHARDS} are allowed")
+            raise invalid(
+                path, f"weight_map names {len(names)} files, at most {MAX_SHARDS} are allowed"
+            )
         folder = os.path.dirname(self.path)
         shards: dict[str, _Shard] = {}
         for part, name in enumerate(names):
@@ -220,7 +223,9 @@ class SafetensorsFile:
         for name, file in weight_map.items():
             info = shards[file].tensors.get(name)
             if info is None:
-                raise invalid(path, f"weight_map says {shown(name)} is in {shown(file)}; it is not there")
+                raise invalid(
+                    path, f"weight_map says {shown(name)} is in {shown(file)}; it is not there"
+                )
             tensors[name] = info
         self._parts = tuple(shard.file for shard in shards.values())
         self.metadata = MappingProxyType(shards[names[0]].metadata)
@@ -254,8 +259,8 @@ class SafetensorsFile:
 def find_index(folder: str | os.PathLike[str]) -> str | None:
     """The safetensors entry of a model directory: its index, else its single file, else None.
 
-    ``model.safetensors.index.json`` and ``model.safetensors`` are preferred; any other name is taken only when it
-    is the only one of its kind.
+    ``model.safetensors.index.json`` and ``model.safetensors`` are preferred; any other name is
+    taken only when it is the only one of its kind.
     """
     root = os.fspath(folder)
     try:
@@ -275,7 +280,8 @@ def find_index(folder: str | os.PathLike[str]) -> str | None:
             return os.path.join(root, found[0])
         if found:
             raise invalid(
-                root, f"several {suffix} files and no {default}: {shown(found)}; name the one to read"
+                root,
+                f"several {suffix} files and no {default}: {shown(found)}; name the one to read",
             )
     return None
 
@@ -283,10 +289,10 @@ def find_index(folder: str | os.PathLike[str]) -> str | None:
 def open_safetensors(path: str | os.PathLike[str]) -> SafetensorsFile:
     """Open a safetensors checkpoint without reading its tensors.
 
-    ``path`` is a ``.safetensors`` file, an index (``*.safetensors.index.json``) or a directory that holds one of
-    them. Errors: ``NotFoundError`` (``NO_SUCHFILE``) for a missing file or shard, ``UnsupportedError`` for an
-    unknown dtype, ``InvalidArgumentError`` for everything that is wrong inside a file; the message names file,
-    field, what was found and what was expected.
+    ``path`` is a ``.safetensors`` file, an index (``*.safetensors.index.json``) or a directory that
+    holds one of them. Errors: ``NotFoundError`` (``NO_SUCHFILE``) for a missing file or shard,
+    ``UnsupportedError`` for an unknown dtype, ``InvalidArgumentError`` for everything that is wrong
+    inside a file; the message names file, field, what was found and what was expected.
     """
     if os.path.isdir(path):
         entry = find_index(path)
@@ -303,10 +309,11 @@ def write_safetensors(
 ) -> None:
     """Write a safetensors file: ``tensors`` maps a name to (dtype name, shape, contiguous buffer).
 
-    The header keeps the order of ``tensors``; the bytes are laid out with the widest elements first, so that every
-    tensor starts at a multiple of its element's size. The file appears under its name only when it is complete: it
-    is written beside it and renamed. Errors: ``InvalidArgumentError`` for a name, dtype or byte count that does not
-    fit, ``NotFoundError`` for a missing directory.
+    The header keeps the order of ``tensors``; the bytes are laid out with the widest elements
+    first, so that every tensor starts at a multiple of its element's size. The file appears under
+    its name only when it is complete: it is written beside it and renamed. Errors:
+    ``InvalidArgumentError`` for a name, dtype or byte count that does not fit, ``NotFoundError``
+    for a missing directory.
     """
     target = os.fspath(path)
     header: dict[str, Any] = {}
@@ -319,7 +326,9 @@ def write_safetensors(
             raise invalid(target, f"a tensor cannot be named {shown(name)}")
         kind = _FILE_NAMES.get(dtype)
         if kind is None:
-            raise unsupported(target, f"tensor {shown(name)}: dtype {shown(dtype)} cannot be stored")
+            raise unsupported(
+                target, f"tensor {shown(name)}: dtype {shown(dtype)} cannot be stored"
+            )
         view = memoryview(buffer)
         if not view.c_contiguous:
             raise invalid(target, f"tensor {shown(name)}: the buffer is not contiguous")
@@ -329,7 +338,8 @@ def write_safetensors(
         if numel * bits != view.nbytes * 8:
             raise invalid(
                 target,
-                f"tensor {shown(name)}: shape {list(shape)} of {dtype} needs {numel * bits // 8} bytes, the buffer "
+                f"tensor {shown(name)}: shape {list(shape)} of {dtype} needs {numel * bits // 8} "
+                "bytes, the buffer "
                 f"has {view.nbytes}",
             )
         header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [0, view.nbytes]}

@@ -11,10 +11,10 @@ __all__ = ["TensorInfo"]
 class TensorInfo:
     """One tensor of a checkpoint.
 
-    ``type`` is the name the file uses (``"Q4_1"``, ``"F32"``, ``"BF16"``). ``dtype`` is the runtime's dtype name of
-    a dense tensor and None for a packed one, whose ``scheme`` is then not 0. ``shape`` is row-major, the contiguous
-    dimension last, in elements; ``nbytes`` bytes start at ``offset`` of part ``part`` (0 unless the checkpoint
-    is split over files).
+    ``type`` is the name the file uses (``"Q4_1"``, ``"F32"``, ``"BF16"``). ``dtype`` is the
+    runtime's dtype name of a dense tensor and None for a packed one, whose ``scheme`` is then not
+    0. ``shape`` is row-major, the contiguous dimension last, in elements; ``nbytes`` bytes start at
+    ``offset`` of part ``part`` (0 unless the checkpoint is split over files).
     """
 
     name: str

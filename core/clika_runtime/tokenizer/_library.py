@@ -22,7 +22,8 @@ def library() -> Any:
 def guarded(what: str, code_name: str = "INVALID_ARGUMENT") -> Iterator[None]:
     """Turn any failure of the library inside the block into an ``InvalidArgumentError``.
 
-    The library reports some bad input by a Rust panic, which arrives as a ``BaseException`` of its own.
+    The library reports some bad input by a Rust panic, which arrives as a ``BaseException`` of its
+    own.
     """
     try:
         yield

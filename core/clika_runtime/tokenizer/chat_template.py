@@ -1,9 +1,10 @@
 """Chat templates: Jinja in a sandbox, with bounds on time, size and work.
 
-A template comes with a checkpoint, so it is as hostile as any file. Jinja's immutable sandbox keeps it from reaching
-Python; what the sandbox leaves open is cost. Here every loop iteration and macro call takes from a budget and looks
-at the clock, and every operation that can make a large value (``*``, ``~``, ``%``, padding, ``join``, ``replace``,
-filters) is measured before or right after it runs, so no single step is long enough to escape the clock.
+A template comes with a checkpoint, so it is as hostile as any file. Jinja's immutable sandbox keeps
+it from reaching Python; what the sandbox leaves open is cost. Here every loop iteration and macro
+call takes from a budget and looks at the clock, and every operation that can make a large value
+(``*``, ``~``, ``%``, padding, ``join``, ``replace``, filters) is measured before or right after it
+runs, so no single step is long enough to escape the clock.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ _DIGITS = re.compile(r"\d+")
 class ChatTemplateInputs:
     """Everything a template may read: a conversation and what goes with it.
 
-    ``messages`` and ``tools`` are lists in the OpenAI shape or their JSON text. ``extra`` holds further variables
-    (``enable_thinking`` and the like). ``now_epoch_seconds`` fixes the clock of ``strftime_now`` (local time).
+    ``messages`` and ``tools`` are lists in the OpenAI shape or their JSON text. ``extra`` holds
+    further variables (``enable_thinking`` and the like). ``now_epoch_seconds`` fixes the clock of
+    ``strftime_now`` (local time).
     """
 
     messages: Any
@@ -65,7 +67,8 @@ def _refuse(problem: str) -> InvalidArgumentError:
 
 
 class _Exhausted(Exception):
-    """A bound was passed. Not an error of the template's own making, so a template cannot test for it."""
+    """A bound was passed. Not an error of the template's own making, so a template cannot test for
+    it."""
 
 
 class _Meter:
@@ -185,7 +188,8 @@ def _check_replaced(text: Any, old: Any, new: Any) -> None:
 
 
 def _check_format(text: Any, marker: str, args: Any) -> None:
-    """Bound what ``%`` or ``str.format`` may make of ``text``: fields times arguments plus widths."""
+    """Bound what ``%`` or ``str.format`` may make of ``text``: fields times arguments plus
+    widths."""
     template = str(text)
     widths = [int(run) if len(run) < 10 else MAX_VALUE for run in _DIGITS.findall(template)]
     fields = template.count(marker)
@@ -241,7 +245,9 @@ def _check_filter(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
         start = kwargs.get("start", args[2] if len(args) > 2 else 0)
         if not isinstance(start, (int, float)):
             raise _Exhausted("sum is served for numbers only")
-    elif name in ("list", "sort", "unique", "groupby", "reverse") and isinstance(value, (str, bytes)):
+    elif name in ("list", "sort", "unique", "groupby", "reverse") and isinstance(
+        value, (str, bytes)
+    ):
         _require(len(value), MAX_ITEMS, "a list of characters")
     elif name == "tojson":
         _check_width(*rest)
@@ -320,7 +326,8 @@ def _strftime_now(pattern: str) -> str:
 
 @lru_cache(maxsize=1)
 def _environment() -> jinja2.Environment:
-    """The one environment. Built at first use: jinja2 is not imported before a template is needed."""
+    """The one environment. Built at first use: jinja2 is not imported before a template is
+    needed."""
     import jinja2
     import jinja2.ext
     import jinja2.nodes as nodes
@@ -328,17 +335,16 @@ def _environment() -> jinja2.Environment:
     from jinja2.visitor import NodeTransformer
 
     def tick(units: int) -> nodes.ExprStmt:
-        call = nodes.Call(
-            nodes.EnvironmentAttribute("tick"), [nodes.Const(units)], [], None, None
-        )
+        call = nodes.Call(nodes.EnvironmentAttribute("tick"), [nodes.Const(units)], [], None, None)
         return nodes.ExprStmt(call)
 
-    def checked(node: nodes.Expr, name: str = "checked") -> nodes.Call:
+    def checked(node: Any, name: str = "checked") -> Any:
         call = nodes.Call(nodes.EnvironmentAttribute(name), [node], [], None, None)
         return call.set_lineno(node.lineno)
 
     class Instrument(NodeTransformer):
-        """Puts the meter into the tree: a tick per iteration and call, a check per value put together."""
+        """Puts the meter into the tree: a tick per iteration and call, a check per value put
+        together."""
 
         def _body(self, node: Any) -> Any:
             # The text of one pass over the body is charged with its tick: it is appended unseen.
@@ -349,7 +355,7 @@ def _environment() -> jinja2.Environment:
 
         visit_For = visit_Macro = visit_CallBlock = visit_Block = _body
 
-        def visit_Concat(self, node: nodes.Concat) -> nodes.Call:
+        def visit_Concat(self, node: nodes.Concat) -> Any:
             self.generic_visit(node)
             return checked(nodes.List(node.nodes).set_lineno(node.lineno), "concatenate")
 
@@ -365,7 +371,8 @@ def _environment() -> jinja2.Environment:
         visit_List = visit_Dict = visit_Tuple = _literal
 
     class Generation(jinja2.ext.Extension):
-        """``{% generation %}``: marks the assistant's words for training; here its body is all there is."""
+        """``{% generation %}``: marks the assistant's words for training; here its body is all
+        there is."""
 
         tags = {"generation"}  # noqa: RUF012 - jinja2 declares it so
 
@@ -419,7 +426,7 @@ def _environment() -> jinja2.Environment:
 
             return bounded
 
-        def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: B902
+        def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
             owner = getattr(__obj, "__self__", None)
             name = getattr(__obj, "__name__", "")
             if isinstance(owner, (str, bytes)):
@@ -488,7 +495,8 @@ def _shorten(error: BaseException) -> str:
 
 
 def _plain(value: Any, where: str, depth: int = 0) -> Any:
-    """Rebuild a value out of plain JSON types, so that a template meets no other object of Python."""
+    """Rebuild a value out of plain JSON types, so that a template meets no other object of
+    Python."""
     if value is None or type(value) in (str, bool, int, float):
         return value
     if depth > 64:
@@ -520,7 +528,8 @@ def _parse_list(value: Any, where: str) -> list[dict[str, Any]]:
     for index, item in enumerate(value):
         if not isinstance(item, Mapping):
             raise InvalidArgumentError(
-                f"apply_chat_template: {where}[{index}] must be an object, found {type(item).__name__}"
+                f"apply_chat_template: {where}[{index}] must be an object, found "
+                f"{type(item).__name__}"
             )
     result: list[dict[str, Any]] = _plain(value, where)
     return result
@@ -529,8 +538,8 @@ def _parse_list(value: Any, where: str) -> list[dict[str, Any]]:
 def parse_messages(messages: Any) -> list[dict[str, Any]]:
     """A conversation as a list of plain dicts, from such a list or from its JSON text.
 
-    Every message is an object with a string ``role``; a value of None is left out of it, since templates test for
-    presence. Errors: ``InvalidArgumentError`` naming the message.
+    Every message is an object with a string ``role``; a value of None is left out of it, since
+    templates test for presence. Errors: ``InvalidArgumentError`` naming the message.
     """
     result = []
     for index, message in enumerate(_parse_list(messages, "messages")):
@@ -546,9 +555,9 @@ def parse_messages(messages: Any) -> list[dict[str, Any]]:
 class ChatTemplate:
     """A compiled chat template.
 
-    ``source`` is Jinja text. Compilation and rendering never run Python code of the template's choice and end
-    within ``time_limit`` seconds (default 5). Errors: ``InvalidArgumentError`` for a template that does not
-    compile, that raises (``raise_exception``), or that passes a bound.
+    ``source`` is Jinja text. Compilation and rendering never run Python code of the template's
+    choice and end within ``time_limit`` seconds (default 5). Errors: ``InvalidArgumentError`` for a
+    template that does not compile, that raises (``raise_exception``), or that passes a bound.
 
     >>> ChatTemplate("{% for m in messages %}{{ m.role }}: {{ m.content }}\\n{% endfor %}").render(
     ...     [{"role": "user", "content": "Hi"}])
@@ -561,9 +570,7 @@ class ChatTemplate:
         if not isinstance(source, str):
             raise _refuse(f"the template must be a string, found {type(source).__name__}")
         if len(source) > MAX_TEMPLATE:
-            raise _refuse(
-                f"the template has {len(source)} characters, the limit is {MAX_TEMPLATE}"
-            )
+            raise _refuse(f"the template has {len(source)} characters, the limit is {MAX_TEMPLATE}")
         self.source = source
         self.time_limit = time_limit
         try:
@@ -591,9 +598,9 @@ class ChatTemplate:
     ) -> str:
         """The prompt of a conversation.
 
-        ``messages`` is a list of message dicts or its JSON text, or a ``ChatTemplateInputs`` that brings all the
-        other arguments. The template sees ``messages``, ``tools``, ``documents``, ``add_generation_prompt``, the
-        special tokens by name (``bos_token``, ...) and ``extra``.
+        ``messages`` is a list of message dicts or its JSON text, or a ``ChatTemplateInputs`` that
+        brings all the other arguments. The template sees ``messages``, ``tools``, ``documents``,
+        ``add_generation_prompt``, the special tokens by name (``bos_token``, ...) and ``extra``.
         """
         if isinstance(messages, ChatTemplateInputs):
             inputs = messages
@@ -625,7 +632,9 @@ class ChatTemplate:
             for piece in self._template.generate(variables):
                 size += len(piece)
                 if size > MAX_OUTPUT:
-                    raise _Exhausted(f"the prompt is longer than the limit of {MAX_OUTPUT} characters")
+                    raise _Exhausted(
+                        f"the prompt is longer than the limit of {MAX_OUTPUT} characters"
+                    )
                 _active.meter.charge(1)
                 pieces.append(piece)
         except ClikaRTError:

@@ -33,7 +33,8 @@ _REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _LLAMA3 = rf"{_CASELESS}|{_WORD}|\p{{N}}{{1,3}}|{_REST}"
 _QWEN2 = rf"{_CASELESS}|{_WORD}|\p{{N}}|{_REST}"
 _QWEN35 = (
-    rf"{_CASELESS}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*"
+    rf"{_CASELESS}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}| "
+    rf"?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 _UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
@@ -53,8 +54,8 @@ _DEEPSEEK3 = (
 )
 
 _DIGITS_THEN_GPT2 = (r"\p{N}", _GPT2)
-# `tokenizer.ggml.pre` -> the patterns that cut the text, one after the other, each on the pieces of the
-# one before; a match and what lies between two matches are pieces.
+# `tokenizer.ggml.pre` -> the patterns that cut the text, one after the other, each on the pieces of
+# the one before; a match and what lies between two matches are pieces.
 PRE_TOKENIZERS: dict[str, tuple[str, ...]] = {
     # The format's meaning of a file without a tag.
     "default": (r"[\p{P}\$\+<=>\^~\|]+", _GPT2_OLD, r"\p{N}+", r"[0-9][0-9][0-9]"),
@@ -101,7 +102,8 @@ _NO_TOKEN = 0xFFFFFFFF
 
 
 def special_ids(metadata: Mapping[str, Any], size: int, where: str) -> dict[str, int]:
-    """The special token ids that the metadata names (``bos``, ``eos``, ``eot``, ...), checked against ``size``."""
+    """The special token ids that the metadata names (``bos``, ``eos``, ``eot``, ...), checked
+    against ``size``."""
     result = {}
     for name, key in _IDS.items():
         value = metadata.get(key)
@@ -171,7 +173,8 @@ def _vocabulary(tokens: list[str], where: str) -> dict[str, int]:
         for index, token in enumerate(tokens):
             if token in seen:
                 raise InvalidArgumentError(
-                    f"{where}: metadata 'tokenizer.ggml.tokens' holds {token!r} twice, at {seen[token]} "
+                    f"{where}: metadata 'tokenizer.ggml.tokens' holds {token!r} twice, at "
+                    f"{seen[token]} "
                     f"and {index}",
                     "MALFORMED_FILE",
                 )
@@ -180,14 +183,16 @@ def _vocabulary(tokens: list[str], where: str) -> dict[str, int]:
 
 
 def _pairs(merges: list[str], where: str) -> list[tuple[str, str]]:
-    # A piece never holds a space (byte-level text spells it as a letter), but may begin with one in odd files.
+    # A piece never holds a space (byte-level text spells it as a letter), but may begin with one in
+    # odd files.
     pairs = [tuple(merge.split(" ")) for merge in merges]
     for index, pair in enumerate(pairs):
         if len(pair) != 2:
             left, space, right = merges[index][1:].partition(" ")
             if not space or not right:
                 raise InvalidArgumentError(
-                    f"{where}: metadata 'tokenizer.ggml.merges' item {index} must be two pieces with a "
+                    f"{where}: metadata 'tokenizer.ggml.merges' item {index} must be two pieces "
+                    "with a "
                     f"space between, found {merges[index]!r}",
                     "MALFORMED_FILE",
                 )
@@ -199,8 +204,8 @@ def build(metadata: Mapping[str, Any], where: str) -> Any:
     """A ``tokenizers.Tokenizer`` with the ids of the checkpoint.
 
     ``metadata`` is the mapping of a ``GgufFile`` and ``where`` the path that messages name. Errors:
-    ``UnsupportedError`` for a kind of tokenizer that is not served, ``InvalidArgumentError`` for metadata that
-    does not fit together.
+    ``UnsupportedError`` for a kind of tokenizer that is not served, ``InvalidArgumentError`` for
+    metadata that does not fit together.
     """
     pre = _kind(metadata, where)
     tokens = _texts(metadata, "tokenizer.ggml.tokens", where)

@@ -19,7 +19,8 @@ _MAX_ID = (1 << 32) - 1
 def byte_alphabet() -> dict[str, int]:
     """The letters that byte-level tokens are spelled with, and the byte each stands for.
 
-    Printable characters of Latin-1 stand for themselves; the other bytes are numbered from U+0100 on, in order.
+    Printable characters of Latin-1 stand for themselves; the other bytes are numbered from U+0100
+    on, in order.
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     letters = {chr(byte): byte for byte in printable}
@@ -33,7 +34,8 @@ _LETTERS = byte_alphabet()
 
 
 def token_bytes(token: str) -> bytes:
-    """The bytes of a byte-level token. A token with a letter outside the alphabet is its own UTF-8."""
+    """The bytes of a byte-level token. A token with a letter outside the alphabet is its own
+    UTF-8."""
     try:
         return bytes([_LETTERS[letter] for letter in token])
     except KeyError:
@@ -43,9 +45,10 @@ def token_bytes(token: str) -> bytes:
 class StreamingDecoder(ABC):
     """Decodes ids one at a time: ``push(id)`` returns the newly stable text, which may be empty.
 
-    The pieces, ``finish()`` included, add up to what ``Tokenizer.decode`` gives for the same ids. A code point
-    that spans several tokens is held back until it is complete. ``finish()`` flushes what is held and resets the
-    decoder. One decoder serves one stream at a time; it stays valid without its tokenizer.
+    The pieces, ``finish()`` included, add up to what ``Tokenizer.decode`` gives for the same ids. A
+    code point that spans several tokens is held back until it is complete. ``finish()`` flushes
+    what is held and resets the decoder. One decoder serves one stream at a time; it stays valid
+    without its tokenizer.
     """
 
     @abstractmethod
@@ -93,8 +96,8 @@ class _ByteLevelDecoder(StreamingDecoder):
 class _WindowDecoder(StreamingDecoder):
     """For every other vocabulary: decode a short window again and return what is new.
 
-    The text of a token may depend on the token before it (a dropped leading space, a run of byte tokens), so the
-    window keeps the tokens of the last piece as context.
+    The text of a token may depend on the token before it (a dropped leading space, a run of byte
+    tokens), so the window keeps the tokens of the last piece as context.
     """
 
     def __init__(

@@ -35,7 +35,8 @@ _SPECIAL_NAMES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 
 @dataclass(frozen=True)
 class Token:
-    """One piece of a text: its id, its surface in the vocabulary, and the bytes ``[begin, end)`` it came from."""
+    """One piece of a text: its id, its surface in the vocabulary, and the bytes ``[begin, end)`` it
+    came from."""
 
     id: int
     text: str
@@ -56,7 +57,8 @@ class Encoded:
 
     @property
     def cu_seqlens(self) -> list[int]:
-        """The lengths summed up: text ``i`` takes places ``[cu_seqlens[i], cu_seqlens[i + 1])`` of a flat batch."""
+        """The lengths summed up: text ``i`` takes places ``[cu_seqlens[i], cu_seqlens[i + 1])`` of
+        a flat batch."""
         sums = [0]
         for row in self.ids:
             sums.append(sums[-1] + len(row))
@@ -66,8 +68,8 @@ class Encoded:
 class Tokenizer:
     """A tokenizer of a checkpoint, with the special tokens and the chat template that belong to it.
 
-    Make one with ``from_huggingface`` (a model directory), ``from_file`` or ``from_gguf``. All methods may be
-    called from several threads.
+    Make one with ``from_huggingface`` (a model directory), ``from_file`` or ``from_gguf``. All
+    methods may be called from several threads.
 
     >>> tokenizer = Tokenizer.from_file("tokenizer.json")  # doctest: +SKIP
     >>> tokenizer.decode(tokenizer.encode("Hello"))  # doctest: +SKIP
@@ -99,10 +101,11 @@ class Tokenizer:
     def from_huggingface(cls, directory: str | os.PathLike[str]) -> Tokenizer:
         """Load the tokenizer of a model directory.
 
-        Reads ``tokenizer.json``, else ``vocab.json`` with ``merges.txt``; ``tokenizer_config.json`` (and
-        ``special_tokens_map.json``, ``chat_template.jinja``) give special tokens and chat template. Errors:
-        ``NotFoundError`` for a missing directory or when it holds no tokenizer, ``UnsupportedError`` naming a kind
-        that is not served, ``InvalidArgumentError`` naming file and field for content that is wrong.
+        Reads ``tokenizer.json``, else ``vocab.json`` with ``merges.txt``; ``tokenizer_config.json``
+        (and ``special_tokens_map.json``, ``chat_template.jinja``) give special tokens and chat
+        template. Errors: ``NotFoundError`` for a missing directory or when it holds no tokenizer,
+        ``UnsupportedError`` naming a kind that is not served, ``InvalidArgumentError`` naming file
+        and field for content that is wrong.
         """
         folder = os.fspath(directory)
         if not os.path.isdir(folder):
@@ -124,15 +127,19 @@ class Tokenizer:
                 )
         if os.path.exists(vocabulary):
             raise missing(merges, "vocab.json needs its merges.txt beside it")
-        raise missing(folder, "no tokenizer.json and no vocab.json with merges.txt in this directory")
+        raise missing(
+            folder, "no tokenizer.json and no vocab.json with merges.txt in this directory"
+        )
 
     from_pretrained = from_huggingface
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Tokenizer:
-        """Load one tokenizer file (``tokenizer.json``, a GGUF checkpoint), or a directory that holds one.
+        """Load one tokenizer file (``tokenizer.json``, a GGUF checkpoint), or a directory that
+        holds one.
 
-        A ``tokenizer_config.json`` beside a ``tokenizer.json`` is read too. Errors as ``from_huggingface``.
+        A ``tokenizer_config.json`` beside a ``tokenizer.json`` is read too. Errors as
+        ``from_huggingface``.
         """
         name = os.fspath(path)
         if os.path.isdir(name):
@@ -155,9 +162,10 @@ class Tokenizer:
     def from_gguf(cls, source: str | os.PathLike[str] | GgufFile) -> Tokenizer:
         """Build the tokenizer that a GGUF checkpoint carries in its metadata.
 
-        ``source`` is a path or an opened ``GgufFile``. Served: byte-level BPE (``tokenizer.ggml.model`` "gpt2")
-        with the pre-tokenizer tags of ``from_gguf.PRE_TOKENIZERS``. Errors: ``UnsupportedError`` naming another
-        kind or tag, ``InvalidArgumentError`` for metadata that does not fit together.
+        ``source`` is a path or an opened ``GgufFile``. Served: byte-level BPE
+        (``tokenizer.ggml.model`` "gpt2") with the pre-tokenizer tags of
+        ``from_gguf.PRE_TOKENIZERS``. Errors: ``UnsupportedError`` naming another kind or tag,
+        ``InvalidArgumentError`` for metadata that does not fit together.
         """
         file = source if isinstance(source, GgufFile) else open_gguf(source)
         metadata = file.metadata
@@ -264,8 +272,9 @@ class Tokenizer:
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """The ids of a text.
 
-        Special tokens written out in the text become their ids. ``add_special_tokens`` adds what the tokenizer
-        puts around a text (often bos). Errors: ``InvalidArgumentError`` for what is not a text that UTF-8 can hold.
+        Special tokens written out in the text become their ids. ``add_special_tokens`` adds what
+        the tokenizer puts around a text (often bos). Errors: ``InvalidArgumentError`` for what is
+        not a text that UTF-8 can hold.
         """
         ids: list[int] = self._encode(text, add_special_tokens).ids
         return ids
@@ -283,7 +292,8 @@ class Tokenizer:
             return self._backend.encode(text, add_special_tokens=bool(add_special_tokens))
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
-        """The text of ids. An id that the vocabulary lacks gives no text, as do special tokens unless kept."""
+        """The text of ids. An id that the vocabulary lacks gives no text, as do special tokens
+        unless kept."""
         values = _id_list(ids)
         with guarded("decode"):
             text: str = self._backend.decode(values, skip_special_tokens=bool(skip_special_tokens))
@@ -296,7 +306,8 @@ class Tokenizer:
         return index
 
     def id_to_token(self, token_id: int) -> str | None:
-        """The surface of a token (a leading ``Ġ`` is a space in byte-level vocabularies), or None."""
+        """The surface of a token (a leading ``Ġ`` is a space in byte-level vocabularies), or
+        None."""
         if not 0 <= token_id <= _MAX_ID:
             return None
         with guarded("id_to_token"):
@@ -306,8 +317,8 @@ class Tokenizer:
     def tokenize(self, text: str, add_special_tokens: bool = True) -> list[Token]:
         """The tokens of a text with the bytes each came from.
 
-        Spans are offsets into the text's UTF-8 and leave no gap: each begins where the one before ended, dropped
-        spaces included; tokens that ``add_special_tokens`` adds have empty spans.
+        Spans are offsets into the text's UTF-8 and leave no gap: each begins where the one before
+        ended, dropped spaces included; tokens that ``add_special_tokens`` adds have empty spans.
         """
         encoding = self._encode(text, add_special_tokens)
         ends = self._exact_ends(text, encoding)
@@ -365,10 +376,12 @@ class Tokenizer:
         return Encoded([self.encode(text, add_special_tokens) for text in texts])
 
     def streaming_decoder(self, skip_special: bool = True) -> StreamingDecoder:
-        """A decoder for ids that arrive one at a time; its pieces add up to ``decode`` of all of them.
+        """A decoder for ids that arrive one at a time; its pieces add up to ``decode`` of all of
+        them.
 
         >>> stream = tokenizer.streaming_decoder()  # doctest: +SKIP
-        >>> "".join(stream.push(i) for i in ids) + stream.finish() == tokenizer.decode(ids)  # doctest: +SKIP
+        >>> text = "".join(stream.push(i) for i in ids) + stream.finish()  # doctest: +SKIP
+        >>> text == tokenizer.decode(ids)  # doctest: +SKIP
         True
         """
         backend = self._backend
@@ -398,15 +411,17 @@ class Tokenizer:
     ) -> str:
         """The prompt of a conversation, by the checkpoint's own template.
 
-        ``messages`` is a list of message dicts in the OpenAI shape, its JSON text, or a ``ChatTemplateInputs``.
-        ``add_generation_prompt`` ends the prompt with the start of the assistant's turn. ``tools`` and further
-        keywords reach the template as variables. Errors: ``InvalidArgumentError`` when there is no template, when
-        the messages are not a conversation, or when the template refuses them.
+        ``messages`` is a list of message dicts in the OpenAI shape, its JSON text, or a
+        ``ChatTemplateInputs``. ``add_generation_prompt`` ends the prompt with the start of the
+        assistant's turn. ``tools`` and further keywords reach the template as variables. Errors:
+        ``InvalidArgumentError`` when there is no template, when the messages are not a
+        conversation, or when the template refuses them.
         """
         if self._template is None:
             if self._template_source is None:
                 raise InvalidArgumentError(
-                    f"apply_chat_template: {self._where} brings no chat template; write the prompt out",
+                    f"apply_chat_template: {self._where} brings no chat template; write the "
+                    "prompt out",
                     "FAILED_PRECONDITION",
                 )
             self._template = ChatTemplate(self._template_source)
@@ -422,7 +437,8 @@ class Tokenizer:
     def encode_chat(
         self, messages: Any, add_generation_prompt: bool = True, **options: Any
     ) -> list[int]:
-        """The ids of a conversation's prompt; the template's own special tokens are the only ones."""
+        """The ids of a conversation's prompt; the template's own special tokens are the only
+        ones."""
         prompt = self.apply_chat_template(messages, add_generation_prompt, **options)
         return self.encode(prompt, add_special_tokens=False)
 
@@ -465,7 +481,8 @@ def _load_bpe_backend(vocabulary_path: str, merges_path: str) -> Any:
         pair = line.split(" ")
         if len(pair) != 2:
             raise invalid(
-                merges_path, f"line {number} must be two pieces with a space between, found {shown(line)}"
+                merges_path,
+                f"line {number} must be two pieces with a space between, found {shown(line)}",
             )
         pairs.append((pair[0], pair[1]))
     lib = library()
@@ -483,12 +500,15 @@ def _token_text(value: Any, field: str, where: str) -> str | None:
         return None
     text = value.get("content") if isinstance(value, dict) else value
     if not isinstance(text, str):
-        raise invalid(where, f"{field} must be a string or an object with content, found {shown(value)}")
+        raise invalid(
+            where, f"{field} must be a string or an object with content, found {shown(value)}"
+        )
     return text
 
 
 def _chat_template(value: Any, where: str) -> str | None:
-    """The template of a configuration: a string, or a list of named ones, whose "default" counts."""
+    """The template of a configuration: a string, or a list of named ones, whose "default"
+    counts."""
     if value is None or isinstance(value, str):
         return value
     named: dict[str, str] = {}
@@ -506,7 +526,9 @@ def _chat_template(value: Any, where: str) -> str | None:
     elif isinstance(value, dict) and all(isinstance(text, str) for text in value.values()):
         named = value
     else:
-        raise invalid(where, f"chat_template must be a string or named templates, found {shown(value)}")
+        raise invalid(
+            where, f"chat_template must be a string or named templates, found {shown(value)}"
+        )
     if not named:
         return None
     return named.get("default", next(iter(named.values())))
