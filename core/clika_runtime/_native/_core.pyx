@@ -1,11 +1,25 @@
-# cython: language_level=3
 # distutils: language = c++
-"""The native core of clika_runtime."""
+# cython: language_level=3, boundscheck=False, freethreading_compatible=False
+"""The native core: tensors, operator dispatch, recording, plans, streams and memory.
 
-cdef extern from "clika_runtime/plugin.h":
-    int CLIKA_PLUGIN_ABI
+One extension module in parts, one part a concern; they share the C++ types declared in `native.pxi`.
+"""
 
+include "native.pxi"
+cdef class Tensor
+cdef class GraphRecorder
+cdef class SymInt
+cdef class Op
+cdef class _GraphScalar
 
-def abi():
-    """The version of the plugin ABI that this core was built with."""
-    return CLIKA_PLUGIN_ABI
+include "support.pxi"
+include "tensor.pxi"
+include "dispatch.pxi"
+include "graph.pxi"
+include "runtime.pxi"
+
+__all__ = [
+    "GraphRecorder", "Op", "Parameter", "Plan", "Stream", "SymInt", "Tensor", "async_eval", "device_count",
+    "device_properties", "dispatch_counters", "empty_cache", "eval", "from_blob", "from_bytes", "from_numpy",
+    "memory_stats", "num_threads", "pack_weight", "register_backend", "synchronize", "synchronous", "tensor",
+]

@@ -139,6 +139,7 @@ bool Storage::wait_for_write(int64_t timeout_us) const { return wait(true, timeo
 ErrorPtr first_poison(const Access* accesses, size_t n) {
   for (size_t i = 0; i < n; ++i) {
     if (accesses[i].kind != AccessKind::kRead && accesses[i].kind != AccessKind::kUpdate) continue;
+    if (!accesses[i].storage->maybe_poisoned()) continue;
     if (ErrorPtr error = accesses[i].storage->poison()) return error;
   }
   return nullptr;
@@ -148,7 +149,8 @@ void settle_writes(const Access* accesses, size_t n, const ErrorPtr& error) {
   for (size_t i = 0; i < n; ++i) {
     if (!writes(accesses[i].kind)) continue;
     // A part that was written leaves the poison of the rest.
-    if (error == nullptr && accesses[i].kind == AccessKind::kUpdate) continue;
+    const bool keeps = accesses[i].kind == AccessKind::kUpdate || !accesses[i].storage->maybe_poisoned();
+    if (error == nullptr && keeps) continue;
     accesses[i].storage->set_poison(error);
   }
 }

@@ -151,6 +151,10 @@ class Storage {
 
   ErrorPtr poison() const;
   void set_poison(ErrorPtr error);  // null clears it
+  // False: certainly not poisoned. Cheap. (In a forked child it takes a closer look to know.)
+  bool maybe_poisoned() const noexcept {
+    return poisoned_.load(std::memory_order_acquire) || fork_generation.load(std::memory_order_relaxed) != 1;
+  }
 
  private:
   friend class Lane;
@@ -166,6 +170,8 @@ class Storage {
   };
   Storage() = default;
   ~Storage() = default;
+  static void* operator new(size_t size);
+  static void operator delete(void* memory) noexcept;
   void destroy() noexcept;
   void repair() noexcept;
   void adopt_abandoned() noexcept;

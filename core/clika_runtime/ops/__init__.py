@@ -66,6 +66,21 @@ def records() -> dict[str, Record]:
     return dict(sorted(RECORDS.items()))
 
 
+def method_record(name: str) -> Record | None:
+    """The record behind the ``Tensor`` method of that name (an operator or an alias), or None.
+
+    >>> method_record("relu").name
+    'relu'
+    """
+    if name in _HOME and name not in _HELPERS:
+        found = record(name)
+        return found if found.method else None
+    for found in RECORDS.values():
+        if found.method and name in (found.name, *found.aliases):
+            return found
+    return None
+
+
 def _callable(name: str) -> Callable[..., Any]:
     if name in _HELPERS:
         helper: Callable[..., Any] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,0 +1,72 @@
+// Registered backends: kernel tables, kernel choice, device memory, and the table the core gives to kernels.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "clika_runtime/plugin.h"
+#include "runtime.hpp"
+
+namespace clika {
+
+// A device is one number: backend id * 256 + index; the host is 0, "meta" (no bytes) is -1.
+constexpr int32_t kHostDevice = 0;
+constexpr int32_t kMetaDevice = -1;
+inline int32_t device_backend(int32_t device) { return device < 0 ? -1 : device >> 8; }
+inline int32_t device_index(int32_t device) { return device & 255; }
+
+struct Backend {
+  std::string name;
+  int32_t id = 0;
+  const clika_backend* table = nullptr;  // null: a pure-Python backend, its kernels live on the Python side
+  std::unordered_map<std::string, std::vector<const clika_kernel*>> kernels;
+  std::vector<std::unique_ptr<Allocator>> allocators;  // own memory only, one per device
+
+  Allocator& allocator(int32_t index);
+};
+
+// Returns the id. A table of another ABI or with missing members is refused: -1 and `why`.
+int32_t register_backend(const std::string& name, const clika_backend* table, std::string* why);
+Backend* backend_by_id(int32_t id) noexcept;
+Backend* backend_by_name(const std::string& name) noexcept;
+Allocator& device_allocator(int32_t device);
+
+// The first kernel of the operator whose entry admits these operands; null and `why` when none does.
+const clika_kernel* choose_kernel(const Backend& backend, const std::string& op, const clika_value* inputs,
+                                  size_t n_inputs, const clika_value* outputs, size_t n_outputs,
+                                  std::string* why);
+
+// Owned attribute values behind the clika_attr array of a call.
+struct Attrs {
+  std::vector<clika_attr> items;
+  std::vector<std::unique_ptr<std::vector<int64_t>>> ints;
+  std::vector<std::unique_ptr<std::vector<double>>> floats;
+  std::vector<std::unique_ptr<std::string>> texts;
+
+  void add_none();
+  void add_int(int64_t value);
+  void add_float(double value);
+  void add_ints(std::vector<int64_t> values);
+  void add_floats(std::vector<double> values);
+  void add_text(std::string text);
+};
+
+// What `call->context` points to while a kernel runs.
+struct CallContext {
+  ErrorPtr error;
+  int32_t (*allocate_output)(CallContext*, uint32_t, int32_t, const int64_t*) = nullptr;
+  void* owner = nullptr;
+};
+
+const clika_core* core_table() noexcept;
+// Runs one kernel: workspace, scratch, error. Never throws.
+ErrorPtr run_kernel(const clika_kernel& kernel, clika_call& call, CallContext& context) noexcept;
+
+bool is_contiguous(int32_t rank, const int64_t* shape, const int64_t* strides) noexcept;
+int64_t count_elements(int32_t rank, const int64_t* shape) noexcept;
+int32_t dtype_bits(int32_t dtype) noexcept;  // 0 for undefined
+int64_t dense_bytes(int32_t rank, const int64_t* shape, int32_t dtype) noexcept;
+
+}  // namespace clika

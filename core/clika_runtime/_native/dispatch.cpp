@@ -1,0 +1,410 @@
+#include "dispatch.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
+
+namespace clika {
+
+void (*without_gil)(void (*body)(void*), void* arg) = [](void (*body)(void*), void* arg) { body(arg); };
+
+DispatchCounters& counters() {
+  static DispatchCounters instance;
+  return instance;
+}
+
+namespace {
+
+constexpr int64_t kReleaseBytes = 1 << 15;  // under this a kernel is quicker than giving the GIL away
+constexpr int64_t kInlineBytes = 1 << 18;   // under this a kernel is quicker than a queue's hand-over
+
+ErrorPtr out_of_memory(int64_t bytes) {
+  return make_error(CLIKA_INTERNAL, "OUT_OF_MEMORY",
+                    "cannot allocate " + std::to_string(bytes) + " bytes for a result");
+}
+
+// Operands in the kernel's form. Lives as long as the call.
+struct Operands {
+  clika_value inputs[16];
+  clika_value items[Frame::kInputs];
+  clika_value outputs[8];
+
+  void fill(const Binding& binding, const TensorRecord* const* records, const char (*numbers)[8], size_t n_groups,
+            const int32_t* groups) {
+    static const int64_t kNoStrides[1] = {0};
+    size_t next = 0;
+    const auto one = [&](clika_value* out) {
+      const TensorRecord* record = records[next];
+      const int32_t number = binding.numbers[next];
+      if (record != nullptr) {
+        record->fill(out, record->data());
+      } else {
+        *out = clika_value{};
+        if (number != 0) {
+          out->kind = CLIKA_TENSOR;
+          out->dtype = number;
+          out->data = const_cast<char*>(numbers[next]);
+          out->nbytes = 8;
+          out->shape = kNoStrides;
+          out->strides = kNoStrides;
+        }
+      }
+      ++next;
+    };
+    for (size_t g = 0; g < n_groups; ++g) {
+      if (groups[g] < 0) {
+        one(&inputs[g]);
+        continue;
+      }
+      inputs[g] = clika_value{};
+      inputs[g].kind = CLIKA_SEQUENCE;
+      inputs[g].n_items = groups[g];
+      inputs[g].items = items + next;
+      for (int32_t k = 0; k < groups[g]; ++k) one(items + next);
+    }
+  }
+};
+
+ErrorPtr invoke(const Binding& binding, const TensorRecord* const* records, const char (*numbers)[8],
+                size_t n_groups, const int32_t* groups, size_t n_scalars, const clika_scalar* scalars,
+                TensorRecord* outputs) {
+  Operands operands;
+  operands.fill(binding, records, numbers, n_groups, groups);
+  const size_t n_outputs = binding.outputs.size();
+  for (size_t i = 0; i < n_outputs; ++i) outputs[i].fill(&operands.outputs[i], outputs[i].data());
+  clika_call call{};
+  call.n_inputs = static_cast<uint32_t>(n_groups);
+  call.n_outputs = static_cast<uint32_t>(n_outputs);
+  call.n_attrs = static_cast<uint32_t>(binding.attrs->items.size());
+  call.n_scalars = static_cast<uint32_t>(n_scalars);
+  call.inputs = operands.inputs;
+  call.outputs = operands.outputs;
+  call.attrs = binding.attrs->items.data();
+  call.scalars = scalars;
+  CallContext context;
+  return run_kernel(*binding.kernel, call, context);
+}
+
+// A queued call owns copies of everything that the caller's frame held.
+class CallTask final : public Task {
+ public:
+  CallTask(const Binding& binding, const Frame& frame, const TensorRecord* outputs)
+      : binding_(binding), n_groups_(frame.n_groups), n_scalars_(frame.n_scalars) {
+    records_.reserve(frame.n_inputs);
+    for (size_t i = 0; i < frame.n_inputs; ++i) {
+      present_.push_back(frame.inputs[i] != nullptr);
+      records_.push_back(frame.inputs[i] != nullptr ? *frame.inputs[i] : TensorRecord{});
+      if (frame.inputs[i] != nullptr) frame.inputs[i]->storage->retain();
+    }
+    numbers_.resize(frame.n_inputs);
+    for (size_t i = 0; i < frame.n_inputs; ++i) std::memcpy(numbers_[i].data, frame.numbers[i], 8);
+    outputs_.assign(outputs, outputs + binding.outputs.size());
+    for (TensorRecord& output : outputs_) output.storage->retain();
+    std::copy_n(frame.groups, n_groups_, groups_);
+    std::copy_n(frame.scalars, n_scalars_, scalars_);
+  }
+  ~CallTask() override {
+    for (size_t i = 0; i < records_.size(); ++i) {
+      if (present_[i]) records_[i].storage->drop();
+    }
+    for (TensorRecord& output : outputs_) output.storage->drop();
+  }
+  ErrorPtr run() override {
+    std::vector<const TensorRecord*> pointers(records_.size());
+    for (size_t i = 0; i < records_.size(); ++i) pointers[i] = present_[i] ? &records_[i] : nullptr;
+    return invoke(binding_, pointers.data(), reinterpret_cast<const char(*)[8]>(numbers_.data()), n_groups_,
+                  groups_, n_scalars_, scalars_, outputs_.data());
+  }
+
+ private:
+  struct Number {
+    char data[8];
+  };
+  Binding binding_;
+  std::vector<TensorRecord> records_, outputs_;
+  std::vector<uint8_t> present_;
+  std::vector<Number> numbers_;
+  size_t n_groups_, n_scalars_;
+  int32_t groups_[16];
+  clika_scalar scalars_[16];
+};
+
+struct Body {
+  const Binding* binding;
+  const Frame* frame;
+  TensorRecord* outputs;
+  ErrorPtr error;
+  static void run(void* arg) {
+    auto* body = static_cast<Body*>(arg);
+    const Frame& frame = *body->frame;
+    body->error = invoke(*body->binding, frame.inputs, frame.numbers, frame.n_groups, frame.groups,
+                         frame.n_scalars, frame.scalars, body->outputs);
+  }
+};
+
+struct Submission {
+  Lane* lane;
+  std::unique_ptr<Task> task;
+  bool synchronous;
+  static void run(void* arg) {
+    auto* submission = static_cast<Submission*>(arg);
+    submission->lane->submit(std::move(submission->task));
+    if (submission->synchronous) submission->lane->synchronize();
+  }
+};
+
+}  // namespace
+
+ErrorPtr run_call(const Binding& binding, const Frame& frame, bool synchronous, TensorRecord* outputs) {
+  const size_t n_outputs = binding.outputs.size();
+  const bool small = binding.work <= kInlineBytes;
+  Lane& lane = Lane::current();
+  const bool queue = !small && !synchronous;
+
+  size_t made = 0;
+  for (; made < n_outputs; ++made) {
+    const OutputPlan& plan = binding.outputs[made];
+    TensorRecord& output = outputs[made];
+    output = plan.record;
+    if (plan.kind == OutputKind::kMutated) {
+      output = *frame.inputs[plan.source];
+      output.storage->retain();
+      if (!output.storage->writable()) {
+        ++made;
+        for (size_t i = 0; i < made; ++i) outputs[i].storage->drop();
+        return make_error(CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT",
+                          "an in-place operator cannot write to read-only memory; call .contiguous() or copy it");
+      }
+      continue;
+    }
+    output.storage = Storage::create(device_allocator(output.device), static_cast<size_t>(plan.nbytes),
+                                     output.device, queue);
+    if (output.storage == nullptr || (!queue && plan.nbytes != 0 && output.storage->data() == nullptr)) {
+      if (output.storage != nullptr) output.storage->drop();
+      for (size_t i = 0; i < made; ++i) outputs[i].storage->drop();
+      return out_of_memory(plan.nbytes);
+    }
+  }
+
+  Access accesses[Frame::kInputs + 8];
+  size_t n_accesses = 0;
+  for (size_t i = 0; i < frame.n_inputs; ++i) {
+    if (frame.inputs[i] != nullptr) accesses[n_accesses++] = {frame.inputs[i]->storage, AccessKind::kRead};
+  }
+  const size_t n_reads = n_accesses;
+  for (size_t i = 0; i < n_outputs; ++i) {
+    const OutputPlan& plan = binding.outputs[i];
+    if (plan.kind == OutputKind::kMutated) {
+      const bool whole = outputs[i].numel() * dtype_bits(outputs[i].dtype) / 8 ==
+                         static_cast<int64_t>(outputs[i].storage->nbytes());
+      accesses[n_accesses++] = {outputs[i].storage, whole && binding.kernel->op == std::string_view("copy_")
+                                                        ? AccessKind::kOverwrite
+                                                        : AccessKind::kUpdate};
+    } else if (queue) {
+      accesses[n_accesses++] = {outputs[i].storage, AccessKind::kOverwrite};
+    }
+  }
+
+  ++counters().kernel_calls;
+  if (!queue) {
+    const uint64_t sequence = lane.begin_inline(accesses, n_accesses);
+    if (sequence != 0) {
+      ++counters().inline_calls;
+      ErrorPtr error = first_poison(accesses, n_reads);
+      if (!error) {
+        Body body{&binding, &frame, outputs, nullptr};
+        if (binding.work > kReleaseBytes) {
+          without_gil(&Body::run, &body);
+        } else {
+          Body::run(&body);
+        }
+        error = body.error;
+      }
+      if (error) {
+        // A failed call gives a poisoned result: the error is raised where it is read.
+        for (size_t i = 0; i < n_outputs; ++i) outputs[i].storage->set_poison(error);
+      } else {
+        for (size_t i = n_reads; i < n_accesses; ++i) {
+          if (accesses[i].kind == AccessKind::kOverwrite) accesses[i].storage->set_poison(nullptr);
+        }
+      }
+      lane.end_inline(sequence);
+      return nullptr;
+    }
+  }
+  if (!queue) {  // outputs have bytes already; hazards say the call must wait its turn
+    for (size_t i = 0; i < n_outputs; ++i) {
+      if (binding.outputs[i].kind != OutputKind::kMutated) {
+        accesses[n_accesses++] = {outputs[i].storage, AccessKind::kOverwrite};
+      }
+    }
+  }
+  ++counters().queued_calls;
+  Submission submission{&lane, std::make_unique<CallTask>(binding, frame, outputs), synchronous};
+  submission.task->accesses.assign(accesses, accesses + n_accesses);
+  submission.task->pending_bytes = static_cast<size_t>(binding.work);
+  without_gil(&Submission::run, &submission);
+  return nullptr;
+}
+
+bool store_number(char* out, int32_t dtype, bool is_float, double f, int64_t i) {
+  const double real = is_float ? f : static_cast<double>(i);
+  const auto put = [&](auto value) { std::memcpy(out, &value, sizeof(value)); };
+  const auto put_int = [&](auto zero, int64_t low, int64_t high) {
+    if (i < low || i > high) return false;
+    put(static_cast<decltype(zero)>(i));
+    return true;
+  };
+  switch (dtype) {
+    case CLIKA_BOOL: put(static_cast<uint8_t>(is_float ? f != 0 : i != 0)); return true;
+    case CLIKA_INT8: return put_int(int8_t{}, INT8_MIN, INT8_MAX);
+    case CLIKA_INT16: return put_int(int16_t{}, INT16_MIN, INT16_MAX);
+    case CLIKA_INT32: return put_int(int32_t{}, INT32_MIN, INT32_MAX);
+    case CLIKA_INT64: return put_int(int64_t{}, INT64_MIN, INT64_MAX);
+    case CLIKA_UINT8: return put_int(uint8_t{}, 0, UINT8_MAX);
+    case CLIKA_UINT16: return put_int(uint16_t{}, 0, UINT16_MAX);
+    case CLIKA_UINT32: return put_int(uint32_t{}, 0, UINT32_MAX);
+    case CLIKA_UINT64: return put_int(uint64_t{}, 0, INT64_MAX);
+    case CLIKA_FLOAT64: put(real); return true;
+    case CLIKA_FLOAT32: put(static_cast<float>(real)); return true;
+    case CLIKA_BFLOAT16: {
+      const auto narrow = static_cast<float>(real);
+      uint32_t bits;
+      std::memcpy(&bits, &narrow, 4);
+      if ((bits & 0x7FFFFFFFu) > 0x7F800000u) {
+        put(static_cast<uint16_t>((bits >> 16) | 0x40u));
+      } else {
+        put(static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16));
+      }
+      return true;
+    }
+    case CLIKA_FLOAT16: {
+      // Round to nearest even through the double's bits: once, so that no double rounding creeps in.
+      uint64_t bits;
+      std::memcpy(&bits, &real, 8);
+      const auto sign = static_cast<uint16_t>((bits >> 48) & 0x8000u);
+      const auto magnitude = bits & 0x7FFFFFFFFFFFFFFFull;
+      if (magnitude > 0x7FF0000000000000ull) {
+        put(static_cast<uint16_t>(sign | 0x7E00u));
+        return true;
+      }
+      const int exponent = static_cast<int>(magnitude >> 52) - 1023;
+      if (exponent > 15) {
+        put(static_cast<uint16_t>(sign | 0x7C00u));
+        return true;
+      }
+      if (exponent < -25) {
+        put(sign);
+        return true;
+      }
+      const uint64_t mantissa = (magnitude & 0xFFFFFFFFFFFFFull) | 0x10000000000000ull;
+      const int shift = exponent >= -14 ? 42 : 42 + (-14 - exponent);
+      uint64_t rounded = mantissa >> shift;
+      const uint64_t rest = mantissa & ((1ull << shift) - 1);
+      const uint64_t half = 1ull << (shift - 1);
+      if (rest > half || (rest == half && (rounded & 1))) ++rounded;
+      // A normal number's implicit bit adds 1 to the exponent field, also when rounding carries.
+      const uint64_t field = exponent >= -14 ? (static_cast<uint64_t>(exponent + 14) << 10) + rounded : rounded;
+      put(static_cast<uint16_t>(sign | field));
+      return true;
+    }
+    default: return false;
+  }
+}
+
+bool settled(const TensorRecord& record) { return record.storage == nullptr || record.storage->ready_for_read(); }
+
+ErrorPtr settle(const TensorRecord& record) {
+  if (record.storage == nullptr) return nullptr;
+  record.storage->wait_for_read();
+  return record.storage->poison();
+}
+
+void drop_pages(const TensorRecord& record) {
+#if defined(__unix__) || defined(__APPLE__)
+  if (record.storage == nullptr || record.storage->kind() != Storage::kMapped) return;
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<uintptr_t>(record.data()) + page - 1) / page * page;
+  const auto length = static_cast<uintptr_t>(record.storage->nbytes()) - static_cast<uintptr_t>(record.offset);
+  const auto end = (reinterpret_cast<uintptr_t>(record.data()) + length) / page * page;
+  if (end > begin) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+#else
+  (void)record;
+#endif
+}
+
+ErrorPtr pack_weight(const TensorRecord& weight, int32_t mode, TensorRecord* packed) {
+  *packed = weight;
+  packed->storage->retain();
+  const Backend* backend = backend_by_id(device_backend(weight.device));
+  if (backend == nullptr || backend->table == nullptr || backend->table->pack_info == nullptr ||
+      backend->table->pack == nullptr) {
+    return nullptr;
+  }
+  if (ErrorPtr error = settle(weight)) {
+    packed->storage->drop();
+    return error;
+  }
+  clika_value source;
+  weight.fill(&source, weight.data());
+  clika_pack_info info{};
+  info.size = sizeof(info);
+  if (backend->table->pack_info(&source, mode, &info) != CLIKA_OK || info.layout == CLIKA_LAYOUT_PUBLISHED) {
+    return nullptr;  // kept as published
+  }
+  packed->storage->drop();
+  packed->storage = Storage::create(device_allocator(weight.device), static_cast<size_t>(info.nbytes),
+                                    weight.device, false);
+  if (packed->storage == nullptr || packed->storage->data() == nullptr) {
+    if (packed->storage != nullptr) packed->storage->drop();
+    return out_of_memory(info.nbytes);
+  }
+  packed->offset = 0;
+  packed->layout = info.layout;
+  clika_value target;
+  packed->fill(&target, packed->data());
+  clika_call call{};
+  call.size = sizeof(call);
+  call.n_inputs = 1;
+  call.n_outputs = 1;
+  call.inputs = &source;
+  call.outputs = &target;
+  call.core = core_table();
+  CallContext context;
+  call.context = &context;
+  const int32_t status = backend->table->pack(&call, mode);
+  if (status != CLIKA_OK) {
+    packed->storage->drop();
+    return context.error ? context.error
+                         : make_error(status, "INTERNAL", "pack_weight: the backend failed and gave no reason");
+  }
+  return nullptr;
+}
+
+ErrorPtr copy_device(const TensorRecord& from, TensorRecord* to) {
+  if (ErrorPtr error = settle(from)) return error;
+  const int64_t bytes = from.dense() ? dense_bytes(from.rank, from.shape, from.dtype)
+                                     : static_cast<int64_t>(from.storage->nbytes()) - from.offset;
+  const auto plain = [](int32_t device) {
+    const Backend* backend = backend_by_id(device_backend(device));
+    return backend == nullptr || backend->table == nullptr || backend->table->copy == nullptr;
+  };
+  if (plain(from.device) && plain(to->device)) {
+    std::memcpy(to->data(), from.data(), static_cast<size_t>(bytes));
+    return nullptr;
+  }
+  const bool target_has_memory = !plain(to->device);
+  const int32_t device = target_has_memory ? to->device : from.device;
+  const int32_t kind = plain(from.device) ? 0 : target_has_memory ? 2 : 1;
+  const Backend* backend = backend_by_id(device_backend(device));
+  const int32_t status = backend->table->copy(device_index(device), to->data(), from.data(),
+                                              static_cast<size_t>(bytes), kind, nullptr);
+  if (status == CLIKA_OK) return nullptr;
+  return make_error(status, "INTERNAL", "to: the copy between devices failed with status " + std::to_string(status));
+}
+
+}  // namespace clika

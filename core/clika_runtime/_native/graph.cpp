@@ -1,0 +1,274 @@
+#include "graph.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace clika {
+
+namespace {
+constexpr int64_t kMax = std::numeric_limits<int64_t>::max() / 4;
+
+int64_t floor_div(int64_t a, int64_t b) {
+  if (b == 0) return 0;
+  const int64_t q = a / b;
+  return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
+}
+int64_t clamp_mul(int64_t a, int64_t b) {
+  const long double product = static_cast<long double>(a) * static_cast<long double>(b);
+  if (product > static_cast<long double>(kMax)) return kMax;
+  if (product < -static_cast<long double>(kMax)) return -kMax;
+  return a * b;
+}
+}  // namespace
+
+int64_t Sizes::symbol(const std::string& name, int64_t low, int64_t high) {
+  for (int32_t id : symbols_) {
+    if (factors_[id].name == name) {
+      return intern({{Monomial{id}, 1}});
+    }
+  }
+  const auto id = static_cast<int32_t>(factors_.size());
+  factors_.push_back({name, low, high, 0, 0, false});
+  symbols_.push_back(id);
+  return intern({{Monomial{id}, 1}});
+}
+
+Sizes::Polynomial Sizes::polynomial(int64_t size) const {
+  if (size < 0) return expressions_[static_cast<size_t>(-(size + 1))];
+  Polynomial result;
+  if (size != 0) result[{}] = size;
+  return result;
+}
+
+int64_t Sizes::intern(Polynomial polynomial) {
+  for (auto it = polynomial.begin(); it != polynomial.end();) {
+    it = it->second == 0 ? polynomial.erase(it) : std::next(it);
+  }
+  if (polynomial.empty()) return 0;
+  if (polynomial.size() == 1 && polynomial.begin()->first.empty() && polynomial.begin()->second >= 0) {
+    return polynomial.begin()->second;
+  }
+  const auto found = interned_.find(polynomial);
+  if (found != interned_.end()) return found->second;
+  expressions_.push_back(polynomial);
+  const int64_t id = -static_cast<int64_t>(expressions_.size());
+  interned_[std::move(polynomial)] = id;
+  return id;
+}
+
+int64_t Sizes::add(int64_t a, int64_t b) {
+  Polynomial sum = polynomial(a);
+  for (const auto& [monomial, coefficient] : polynomial(b)) sum[monomial] += coefficient;
+  return intern(std::move(sum));
+}
+
+int64_t Sizes::negate(int64_t a) {
+  Polynomial negated = polynomial(a);
+  for (auto& term : negated) term.second = -term.second;
+  return intern(std::move(negated));
+}
+
+int64_t Sizes::multiply(int64_t a, int64_t b) {
+  Polynomial product;
+  for (const auto& [left, x] : polynomial(a)) {
+    for (const auto& [right, y] : polynomial(b)) {
+      Monomial merged(left);
+      merged.insert(merged.end(), right.begin(), right.end());
+      std::sort(merged.begin(), merged.end());
+      product[merged] += x * y;
+    }
+  }
+  return intern(std::move(product));
+}
+
+int64_t Sizes::opaque(int64_t a, int64_t b, bool remainder) {
+  for (size_t i = 0; i < factors_.size(); ++i) {
+    const Factor& factor = factors_[i];
+    if (factor.name.empty() && factor.a == a && factor.b == b && factor.remainder == remainder) {
+      return intern({{Monomial{static_cast<int32_t>(i)}, 1}});
+    }
+  }
+  int64_t low_a, high_a, low_b, high_b;
+  bounds(a, &low_a, &high_a);
+  bounds(b, &low_b, &high_b);
+  Factor factor{"", 0, 0, a, b, remainder};
+  factor.low = remainder ? 0 : floor_div(low_a, std::max<int64_t>(high_b, 1));
+  factor.high = remainder ? std::max<int64_t>(high_b - 1, 0) : floor_div(high_a, std::max<int64_t>(low_b, 1));
+  factors_.push_back(factor);
+  return intern({{Monomial{static_cast<int32_t>(factors_.size()) - 1}, 1}});
+}
+
+int64_t Sizes::floor_divide(int64_t a, int64_t b) {
+  if (a >= 0 && b > 0) return a / b;
+  if (a == 0 || b == 1) return a;
+  const Polynomial divisor = polynomial(b);
+  if (divisor.size() == 1) {  // exact when the one monomial divides every monomial of `a`
+    const Monomial& factors = divisor.begin()->first;
+    const int64_t by = divisor.begin()->second;
+    Polynomial quotient;
+    bool exact = true;
+    for (const auto& [monomial, coefficient] : polynomial(a)) {
+      if (coefficient % by != 0 ||
+          !std::includes(monomial.begin(), monomial.end(), factors.begin(), factors.end())) {
+        exact = false;
+        break;
+      }
+      Monomial rest;
+      std::set_difference(monomial.begin(), monomial.end(), factors.begin(), factors.end(),
+                          std::back_inserter(rest));
+      quotient[rest] += coefficient / by;
+    }
+    if (exact) return intern(std::move(quotient));
+  }
+  return opaque(a, b, false);
+}
+
+int64_t Sizes::modulo(int64_t a, int64_t b) {
+  if (a >= 0 && b > 0) return a % b;
+  if (b == 1) return 0;
+  const int64_t quotient = floor_divide(a, b);
+  if (multiply(quotient, b) == a) return 0;
+  return opaque(a, b, true);
+}
+
+void Sizes::bounds(int64_t size, int64_t* low, int64_t* high) const {
+  if (size >= 0) {
+    *low = *high = size;
+    return;
+  }
+  *low = *high = 0;
+  for (const auto& [monomial, coefficient] : expressions_[static_cast<size_t>(-(size + 1))]) {
+    int64_t a = 1, b = 1;  // factors are never negative
+    for (int32_t id : monomial) {
+      a = clamp_mul(a, factors_[id].low);
+      b = clamp_mul(b, factors_[id].high);
+    }
+    *low += coefficient >= 0 ? clamp_mul(coefficient, a) : clamp_mul(coefficient, b);
+    *high += coefficient >= 0 ? clamp_mul(coefficient, b) : clamp_mul(coefficient, a);
+    *low = std::max(-kMax, std::min(kMax, *low));
+    *high = std::max(-kMax, std::min(kMax, *high));
+  }
+}
+
+std::string Sizes::text(int64_t size) const {
+  if (size >= 0) return std::to_string(size);
+  std::string out;
+  for (const auto& [monomial, coefficient] : expressions_[static_cast<size_t>(-(size + 1))]) {
+    if (!out.empty()) out += coefficient < 0 ? " - " : " + ";
+    else if (coefficient < 0) out += "-";
+    const int64_t magnitude = coefficient < 0 ? -coefficient : coefficient;
+    std::string term = magnitude != 1 || monomial.empty() ? std::to_string(magnitude) : "";
+    for (int32_t id : monomial) {
+      const Factor& factor = factors_[id];
+      if (!term.empty()) term += "*";
+      term += factor.name.empty() ? "(" + text(factor.a) + (factor.remainder ? " % " : " // ") +
+                                        text(factor.b) + ")"
+                                  : factor.name;
+    }
+    out += term;
+  }
+  return out;
+}
+
+int32_t Sizes::as_symbol(int64_t size) const {
+  if (size >= 0) return -1;
+  const Polynomial& polynomial = expressions_[static_cast<size_t>(-(size + 1))];
+  if (polynomial.size() != 1 || polynomial.begin()->second != 1 || polynomial.begin()->first.size() != 1) {
+    return -1;
+  }
+  for (size_t i = 0; i < symbols_.size(); ++i) {
+    if (symbols_[i] == polynomial.begin()->first[0]) return static_cast<int32_t>(i);
+  }
+  return -1;
+}
+
+void Sizes::symbol_bounds(size_t i, int64_t* low, int64_t* high) const {
+  *low = factors_[symbols_[i]].low;
+  *high = factors_[symbols_[i]].high;
+}
+
+void Sizes::evaluate(const std::vector<int64_t>& symbols, std::vector<int64_t>* out) const {
+  std::vector<int64_t> factors(factors_.size(), 0);
+  for (size_t i = 0; i < symbols_.size(); ++i) factors[symbols_[i]] = symbols[i];
+  const auto polynomial_value = [&](const Polynomial& polynomial) {
+    int64_t sum = 0;
+    for (const auto& [monomial, coefficient] : polynomial) {
+      int64_t product = coefficient;
+      for (int32_t id : monomial) product *= factors[id];
+      sum += product;
+    }
+    return sum;
+  };
+  // A quotient's operands use only factors with smaller ids.
+  for (size_t i = 0; i < factors_.size(); ++i) {
+    const Factor& factor = factors_[i];
+    if (!factor.name.empty()) continue;
+    const int64_t a = factor.a >= 0 ? factor.a : polynomial_value(expressions_[static_cast<size_t>(-(factor.a + 1))]);
+    const int64_t b = factor.b >= 0 ? factor.b : polynomial_value(expressions_[static_cast<size_t>(-(factor.b + 1))]);
+    const int64_t quotient = floor_div(a, b);
+    factors[i] = factor.remainder ? a - quotient * b : quotient;
+  }
+  out->resize(expressions_.size());
+  for (size_t i = 0; i < expressions_.size(); ++i) (*out)[i] = polynomial_value(expressions_[i]);
+}
+
+Graph::~Graph() {
+  for (Value& value : values) {
+    if (value.storage != nullptr) value.storage->drop();
+  }
+}
+
+int32_t Graph::add_value(Value value) {
+  values.push_back(std::move(value));
+  return static_cast<int32_t>(values.size()) - 1;
+}
+
+int32_t Graph::add_input(const std::string& name, Value value) {
+  value.kind = ValueKind::kInput;
+  value.name = name;
+  value.index = static_cast<int32_t>(inputs.size());
+  inputs.push_back(add_value(std::move(value)));
+  return inputs.back();
+}
+
+int32_t Graph::capture(Value value, bool state) {
+  std::vector<int64_t> key{reinterpret_cast<intptr_t>(value.storage), value.storage_offset, value.dtype,
+                           value.scheme, value.rank};
+  key.insert(key.end(), value.shape, value.shape + value.rank);
+  key.insert(key.end(), value.strides, value.strides + value.rank);
+  const auto found = captured_.find(key);
+  if (found != captured_.end()) {
+    if (state) values[found->second].kind = ValueKind::kState;
+    return found->second;
+  }
+  value.kind = state ? ValueKind::kState : ValueKind::kConstant;
+  value.storage->retain();
+  const int32_t id = add_value(std::move(value));
+  captured_[std::move(key)] = id;
+  return id;
+}
+
+int32_t Graph::add_node(Node node) {
+  const auto id = static_cast<int32_t>(nodes.size());
+  for (int32_t input : node.inputs) {
+    if (input >= 0) values[input].users.push_back(id);
+  }
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    Value& value = values[node.outputs[i]];
+    value.node = id;
+    value.index = static_cast<int32_t>(i);
+    if (value.write) next_version_[value.alias] = node.outputs[i];
+  }
+  by_op[node.op].push_back(id);
+  nodes.push_back(std::move(node));
+  return id;
+}
+
+int32_t Graph::latest(int32_t value) const {
+  for (auto it = next_version_.find(value); it != next_version_.end(); it = next_version_.find(value)) {
+    value = it->second;
+  }
+  return value;
+}
+
+}  // namespace clika

@@ -1,0 +1,185 @@
+# Streams, memory, waiting; what runs once at import.
+import atexit as _atexit
+
+
+@cython.final
+cdef class Stream:
+    """A queue of work of one device. On the CPU a stream is a lane: a host thread that runs calls in order."""
+
+    cdef Lane* lane
+    cdef readonly object device
+    cdef bint default
+
+    @staticmethod
+    def create(device="cpu"):
+        """A worker stream of its own."""
+        cdef Stream result = Stream.__new__(Stream)
+        result.device = Device(device)
+        if device_id(result.device) > 255:
+            raise _errors.UnsupportedError(f"Stream.create: {result.device} has no streams of its own here",
+                                           "NOT_IMPLEMENTED_FOR_DEVICE")
+        result.lane = Lane.create()
+        return result
+
+    @staticmethod
+    def default_stream(device="cpu"):
+        """The calling thread's stream."""
+        cdef Stream result = Stream.__new__(Stream)
+        result.device = Device(device)
+        result.default = True
+        return result
+
+    def __dealloc__(self):
+        if self.lane is not NULL:
+            self.lane.retire()
+
+    def is_default(self):
+        return self.default
+
+    cdef Lane* _lane(self):
+        return self.lane if self.lane is not NULL else &Lane.current()
+
+    def query_idle(self):
+        """True when everything queued has run. Never waits."""
+        return self._lane().idle()
+
+    def synchronize(self):
+        """Waits until everything queued has run."""
+        cdef Lane* lane = self._lane()
+        with nogil:
+            lane.synchronize()
+
+    def native_handle(self):
+        """The backend's own stream; None on the CPU."""
+        return None
+
+    def __repr__(self):
+        return f"Stream(device={self.device}, {'default' if self.default else 'worker'})"
+
+
+def synchronize(target=None):
+    """Waits until the calling thread's queued work (or a stream's, or a tensor's) has run."""
+    if isinstance(target, Stream):
+        target.synchronize()
+    elif isinstance(target, Tensor):
+        (<Tensor>target)._wait("synchronize")
+    else:
+        if target is not None:
+            device_id(target)
+        with nogil:
+            Lane.current().synchronize()
+    _collect()
+
+
+def _tensor_leaves(tree):
+    stack = [tree]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Tensor):
+            yield item
+        elif isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, (list, tuple)):
+            stack.extend(item)
+
+
+def eval(*trees):
+    """Waits for every tensor in nested dicts, lists and tuples; raises what a producer failed with."""
+    for leaf in _tensor_leaves(trees):
+        (<Tensor>leaf)._wait("eval")
+
+
+def async_eval(*trees):
+    """Makes sure that the work behind every tensor is submitted; does not wait."""
+    for _ in _tensor_leaves(trees):
+        pass
+
+
+class MemoryStats(dict):
+    """``active_bytes`` (handed out), ``cached_bytes`` (idle in the pool), ``peak_bytes``, ``allocations``,
+    ``system_allocations``; as attributes and as a dict."""
+
+    def __getattr__(self, name):
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def memory_stats(device="cpu"):
+    """What the device's memory pool holds, in bytes."""
+    cdef MemoryStats_ s = device_allocator(device_id(device)).stats()
+    return MemoryStats(active_bytes=s.active_bytes, cached_bytes=s.cached_bytes, peak_bytes=s.peak_bytes,
+                       allocations=s.allocations, system_allocations=s.system_allocations)
+
+
+def empty_cache(device="cpu"):
+    """Gives the idle blocks of the device's pool back to the system; returns how many bytes that were. Memory in use
+    or pending is untouched."""
+    return device_allocator(device_id(device)).trim()
+
+
+def num_threads():
+    """How many threads one parallel region may use: ``CLIKA_RT_NUM_THREADS``, else the cores that affinity and the
+    control group allow."""
+    return Pool.get().size()
+
+
+def pack_weight(Tensor weight, mode="both", *, bint drop_source=True):
+    """The weight in its backend's own layout, made once at load.
+
+    ``mode``: ``"exact"``, ``"fast"``, ``"both"`` or ``"table"`` (only gathered from). Gives the tensor itself back
+    where the backend keeps weights as published. The pages of a mapped source are dropped afterwards.
+    """
+    modes = {"exact": 0, "fast": 1, "both": 2, "table": 3}
+    if mode not in modes:
+        raise ValueError(f"mode: {mode!r} is not a PackMode; choose one of {', '.join(map(repr, modes))}")
+    cdef int32_t number = modes[mode]
+    cdef Tensor result = Tensor.__new__(Tensor)
+    cdef TensorRecord packed
+    cdef ErrorPtr error
+    if weight.record.device == 0:
+        ensure_backend("cpu")
+    weight._wait("pack_weight")
+    if weight.record.layout != 0:
+        return weight
+    with nogil:
+        error = pack_weight_native(weight.record, number, &packed)
+    if error.get() is not NULL:
+        raise_error(error, "pack_weight")
+    result.record = packed
+    result.parameter = weight.parameter
+    if packed.storage is weight.record.storage:
+        return weight
+    if drop_source:
+        drop_pages(weight.record)
+    return result
+
+
+cdef void _without_gil(void (*body)(void*) noexcept, void* arg) noexcept:
+    cdef PyThreadState* state = PyEval_SaveThread()
+    body(arg)
+    PyEval_RestoreThread(state)
+
+
+def _core_capsule():
+    """The core's table for plugins that want it outside a call."""
+    return PyCapsule_New(<void*>core_table(), CLIKA_CORE_CAPSULE, NULL)
+
+
+def _at_exit():
+    with nogil:
+        drain_all_lanes()
+
+
+cdef extern from *:
+    """
+    namespace clika {
+    static void set_without_gil(void (*release)(void (*)(void*), void*)) { without_gil = release; }
+    }
+    """
+    void set_without_gil "clika::set_without_gil"(void (*)(void (*)(void*) noexcept, void*) noexcept)
+
+set_without_gil(_without_gil)
+install_fork_handlers()
+_atexit.register(_at_exit)
