@@ -1,0 +1,1 @@
+"""Reference, cases and bound of every operator, in the groups that ``_kit`` loads."""

@@ -1,0 +1,263 @@
+"""Norms, rotary positions, gated activations, the cache and attention over it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .._kit import Make, operator
+from .._numpy import Array
+
+_KINDS = ("float32", "bfloat16")
+
+
+def _rms_norm(x: Array, weight: Any, eps: float, offset: float) -> Array:
+    scaled = x / np.sqrt(np.mean(np.square(x), -1, keepdims=True) + eps)
+    return scaled if weight is None else scaled * (offset + weight)
+
+
+def _rms_norm_cases(make: Make) -> None:
+    for dtype in _KINDS:
+        x = make.normal((5, 67), dtype, scale=2)
+        make.case(dtype, x, make.uniform(0.5, 1.5, (67,), dtype))
+        make.case(f"{dtype}-plain", x, None, 1e-5)
+        make.case(f"{dtype}-offset", x, make.normal((67,), scale=0.2), 1e-6, 1.0)
+        make.case(f"{dtype}-heads", make.normal((3, 4, 16), dtype), make.normal((16,)), 1e-6)
+    make.case("f32-weight", make.normal((2, 33), "bfloat16"), make.uniform(0.5, 1.5, (33,)))
+    make.case("small", make.normal((2, 32), scale=1e-4), make.normal((32,)), 1e-5)
+    make.case("strided", make.normal((9, 8), "float32", "transposed"), make.normal((8,)))
+    make.case("row", make.normal((48,)), make.normal((48,)))
+    make.case("empty", make.normal((0, 16)), make.normal((16,)))
+
+
+operator("rms_norm", _rms_norm, _rms_norm_cases, float32=(16, 0), narrow=(1, 0))
+
+
+def _add_rms_norm(x: Array, residual: Array, weight: Any, eps: float, offset: float) -> Any:
+    total = x + residual
+    return total, _rms_norm(total, weight, eps, offset)
+
+
+def _add_rms_norm_cases(make: Make) -> None:
+    for dtype in _KINDS:
+        x, residual = make.normal((5, 67), dtype), make.normal((5, 67), dtype)
+        make.case(dtype, x, residual, make.uniform(0.5, 1.5, (67,), dtype))
+        make.case(f"{dtype}-offset", x, residual, make.normal((67,), scale=0.2), 1e-6, 1.0)
+    make.case("plain", make.normal((3, 4, 32)), make.normal((3, 4, 32)), None, 1e-5)
+    make.case(
+        "strided",
+        make.normal((9, 8), "float32", "transposed"),
+        make.normal((9, 8)),
+        make.normal((8,)),
+    )
+    make.case("empty", make.normal((0, 16)), make.normal((0, 16)), make.normal((16,)))
+
+
+operator("add_rms_norm", _add_rms_norm, _add_rms_norm_cases, float32=(16, 1), narrow=(2, 1))
+
+
+def _layer_norm(x: Array, weight: Any, bias: Any, eps: float) -> Array:
+    centered = x - np.mean(x, -1, keepdims=True)
+    result = centered / np.sqrt(np.mean(np.square(centered), -1, keepdims=True) + eps)
+    result = result if weight is None else result * weight
+    return result if bias is None else result + bias
+
+
+def _layer_norm_cases(make: Make) -> None:
+    for dtype in _KINDS:
+        x = make.normal((5, 67), dtype, scale=2)
+        weight, bias = make.uniform(0.5, 1.5, (67,), dtype), make.normal((67,), dtype)
+        make.case(dtype, x, weight, bias)
+        make.case(f"{dtype}-plain", x, None, None, 1e-6)
+        make.case(f"{dtype}-weight", x, weight)
+    make.case("shifted", make.uniform(9, 11, (3, 64)), make.normal((64,)), make.normal((64,)))
+    make.case("strided", make.normal((9, 8), "float32", "transposed"), make.normal((8,)))
+    make.case("empty", make.normal((0, 16)), make.normal((16,)))
+
+
+operator("layer_norm", _layer_norm, _layer_norm_cases, float32=(16, 32), narrow=(1, 0.5))
+
+
+def _rotary(x: Array, positions: Array, inv_freq: Array, interleaved: bool, scale: float) -> Array:
+    at = positions.astype(np.float64)
+    if positions.ndim == 1:
+        angles = at[:, None] * inv_freq
+    else:
+        angles = np.einsum("at,ar->tr", at, inv_freq)
+    cos, sin = (scale * f(angles)[:, None, :] for f in (np.cos, np.sin))
+    half = inv_freq.shape[-1]
+    a = x[..., 0 : 2 * half : 2] if interleaved else x[..., :half]
+    b = x[..., 1 : 2 * half : 2] if interleaved else x[..., half : 2 * half]
+    first, second = a * cos - b * sin, b * cos + a * sin
+    if interleaved:
+        turned = np.stack([first, second], -1).reshape(*x.shape[:-1], 2 * half)
+    else:
+        turned = np.concatenate([first, second], -1)
+    return np.concatenate([turned, x[..., 2 * half :]], -1)
+
+
+def _rotary_cases(make: Make) -> None:
+    table = make.operand(1e4 ** -(np.arange(8) / 8), "float32")
+    positions = make.integers(0, 60, (5,), "int32")
+    for dtype in _KINDS:
+        x = make.normal((5, 3, 16), dtype)
+        make.case(f"{dtype}-halves", x, positions, table)
+        make.case(f"{dtype}-pairs", x, positions, table, True)
+        make.case(f"{dtype}-partial", make.normal((5, 3, 24), dtype), positions, table)
+    make.case("partial-pairs", make.normal((5, 3, 24)), positions, table, True)
+    make.case("scale", make.normal((5, 2, 16)), positions, table, False, 1.25)
+    # Far positions: the product of position and frequency is rounded to float32 before the sine.
+    far = make.operand([4000, 8191, 2048], "int32")
+    make.case("far", make.normal((3, 2, 16)), far, table, bound=(4, 4096))
+    axes = make.integers(0, 30, (3, 5), "int32")
+    rows = np.zeros((3, 8))
+    rows[np.arange(8) % 3, np.arange(8)] = table.values
+    make.case("axes", make.normal((5, 2, 16)), axes, make.operand(rows, "float32"))
+    make.case("strided", make.normal((5, 3, 16), "float32", "transposed"), positions, table)
+    make.case("empty", make.normal((0, 3, 16)), make.integers(0, 9, (0,), "int32"), table)
+
+
+operator("rotary", _rotary, _rotary_cases, float32=(4, 32), narrow=(1, 0.5))
+
+
+def _swiglu_cases(make: Make) -> None:
+    for dtype in (*_KINDS, "float16"):
+        make.case(dtype, make.normal((3, 67), dtype, scale=3), make.normal((3, 67), dtype))
+    gate = make.normal((4, 9), "float32", "transposed")
+    make.case("strided", gate, make.normal((4, 9), "float32", "stepped"))
+    make.case("large", make.operand([-80.0, -20.0, 20.0, 80.0], "float32"), make.normal((4,)))
+    make.case("empty", make.normal((0, 8)), make.normal((0, 8)))
+
+
+operator(
+    "swiglu",
+    lambda gate, up: gate / (1 + np.exp(-gate)) * up,
+    _swiglu_cases,
+    float32=(16, 0),
+    narrow=(4, 0),
+)
+
+
+# ---------------------------------------------------------------- cache and attention
+def _kv_append(pool: Array, value: Array, slots: Array) -> Array:
+    result = pool.copy()
+    size = pool.shape[1]
+    for token, slot in zip(value, slots, strict=True):
+        result[slot // size, slot % size] = token
+    return result
+
+
+def _kv_append_cases(make: Make) -> None:
+    slots = make.operand([0, 5, 23, 11, 6], "int32")
+    for dtype in _KINDS:
+        make.case(dtype, make.normal((6, 4, 2, 8), dtype), make.normal((5, 2, 8), dtype), slots)
+    make.case("one", make.normal((3, 1, 2, 4)), make.normal((1, 2, 4)), make.operand([2], "int32"))
+    make.case("converted", make.normal((6, 4, 2, 8), "bfloat16"), make.normal((5, 2, 8)), slots)
+    value = make.normal((5, 2, 8), "float32", "transposed")
+    make.case("strided", make.normal((6, 4, 2, 8)), value, slots)
+    make.case("none", make.normal((3, 4, 1, 4)), make.normal((0, 1, 4)), make.operand([], "int32"))
+
+
+operator("kv_append", _kv_append, _kv_append_cases, float32=(0, 0), narrow=(0.5, 0))
+
+
+def _attention(
+    query: Array,
+    key_pool: Array,
+    value_pool: Array,
+    table: Array,
+    cu_seqlens: Array,
+    kv_lens: Array,
+    sinks: Any,
+    causal: bool,
+    window: int,
+    scale: float,
+    softcap: float,
+) -> Array:
+    heads, size = query.shape[1], key_pool.shape[1]
+    group = heads // key_pool.shape[2]
+    result = np.zeros((*query.shape[:2], value_pool.shape[3]))
+    for b, length in enumerate(kv_lens):
+        at = np.arange(length)
+        keys, values = (pool[table[b, at // size], at % size] for pool in (key_pool, value_pool))
+        for t in range(cu_seqlens[b], cu_seqlens[b + 1]):
+            position = length - (cu_seqlens[b + 1] - t)
+            seen = (at <= position) if causal else at >= 0
+            if window:
+                seen &= at > position - window
+            for h in range(heads):
+                scores = scale * (keys[seen, h // group] @ query[t, h])
+                if softcap:
+                    scores = softcap * np.tanh(scores / softcap)
+                top = max(scores.max(initial=-math.inf), -math.inf if sinks is None else sinks[h])
+                weights = np.exp(scores - top)
+                total = weights.sum() + (0 if sinks is None else np.exp(sinks[h] - top))
+                if total > 0:
+                    result[t, h] = weights @ values[seen, h // group] / total
+    return result
+
+
+def _attention_cases(make: Make) -> None:
+    def case(
+        name: str,
+        new: tuple[int, ...],
+        lengths: tuple[int, ...],
+        *,
+        heads: tuple[int, int] = (4, 2),
+        sizes: tuple[int, int] = (16, 16),
+        block: int = 8,
+        dtype: str = "float32",
+        pool_dtype: str | None = None,
+        sinks: bool = False,
+        causal: bool = True,
+        window: int = 0,
+        softcap: float = 0.0,
+        sharp: float = 1.0,
+    ) -> None:
+        per = [-(-n // block) for n in lengths]
+        blocks = sum(per) + 2
+        order = make.rng.permutation(blocks)
+        table = np.zeros((len(new), max(per)), np.int64)
+        used = 0
+        for b, n in enumerate(per):
+            table[b, :n] = order[used : used + n]
+            used += n
+        kind = pool_dtype or dtype
+        make.case(
+            name,
+            make.normal((sum(new), heads[0], sizes[0]), dtype, scale=sharp),
+            make.normal((blocks, block, heads[1], sizes[0]), kind),
+            make.normal((blocks, block, heads[1], sizes[1]), kind),
+            make.operand(table, "int32"),
+            make.operand(np.cumsum([0, *new]), "int32"),
+            make.operand(lengths, "int32"),
+            make.normal((heads[0],)) if sinks else None,
+            causal,
+            window,
+            1 / math.sqrt(sizes[0]),
+            softcap,
+        )
+
+    for dtype in _KINDS:
+        case(f"{dtype}-decode", (1, 1, 1), (5, 17, 1), dtype=dtype)
+        case(f"{dtype}-prefill", (9, 3), (9, 3), dtype=dtype)
+        case(f"{dtype}-mixed", (1, 6, 2), (40, 6, 19), dtype=dtype)
+    case("bf16-pool", (1, 4), (20, 4), pool_dtype="bfloat16")
+    case("long", (3,), (200,), block=16)
+    case("border", (1, 1, 2), (64, 65, 128), block=16)
+    case("one-head", (4,), (4,), heads=(1, 1))
+    case("wide-group", (2, 1), (9, 12), heads=(9, 3), sizes=(64, 64))
+    case("other-value", (3,), (11,), sizes=(16, 24))
+    case("window", (5, 1), (30, 70), window=7)
+    case("window-one", (4,), (9,), window=1)
+    case("softcap", (3, 1), (9, 20), softcap=5.0, sharp=6.0)
+    case("sinks", (3, 1), (9, 20), sinks=True)
+    case("everything", (3, 1), (90, 20), sinks=True, window=13, softcap=8.0, sharp=4.0)
+    case("not-causal", (4, 2), (10, 2), causal=False)
+    case("sharp", (3,), (40,), sharp=30.0)
+    case("no-tokens", (0, 2), (0, 6))
+
+
+operator("paged_attention", _attention, _attention_cases, float32=(16, 32), narrow=(2, 1))

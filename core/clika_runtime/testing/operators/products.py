@@ -1,0 +1,123 @@
+"""Matrix products, and weights that are dense or packed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import dtypes
+from .._kit import Make, Operand, operator
+from .._numpy import SCHEMES, Array, decode_blocks, random_blocks
+
+
+def packed(make: Make, scheme: int, rows: int, columns: int) -> Operand:
+    """A packed weight with random blocks; its values are the numbers that it stands for."""
+    blocks = random_blocks(make.rng, scheme, rows, columns)
+    return Operand(decode_blocks(blocks, scheme), "float32", "plain", scheme, blocks.tobytes())
+
+
+def _matmul_cases(make: Make) -> None:
+    for dtype in ("float32", "bfloat16"):
+        make.case(f"{dtype}-square", make.normal((7, 7), dtype), make.normal((7, 7), dtype))
+        make.case(f"{dtype}-wide", make.normal((3, 65), dtype), make.normal((65, 34), dtype))
+        make.case(f"{dtype}-batch", make.normal((2, 3, 5), dtype), make.normal((2, 5, 4), dtype))
+    make.case("spread", make.normal((2, 1, 3, 5)), make.normal((4, 5, 2)))
+    make.case("shared", make.normal((2, 3, 5)), make.normal((5, 4)))
+    make.case("row", make.normal((5,)), make.normal((5, 4)))
+    make.case("column", make.normal((3, 5)), make.normal((5,)))
+    make.case("dot", make.normal((33,)), make.normal((33,)))
+    make.case("row-batch", make.normal((5,)), make.normal((2, 5, 4)))
+    make.case("one", make.normal((1, 1)), make.normal((1, 1)))
+    make.case("tall", make.normal((130, 20)), make.normal((20, 70)))
+    right = make.normal((6, 5), "float32", "transposed")
+    make.case("transposed", make.normal((4, 6), "float32", "transposed"), right)
+    make.case("stepped", make.normal((4, 6), "float32", "stepped"), make.normal((6, 5)))
+    make.case("int64", make.normal((3, 4), "int64"), make.normal((4, 2), "int64"))
+    make.case("no-rows", make.normal((0, 4)), make.normal((4, 2)))
+    make.case("no-terms", make.normal((3, 0)), make.normal((0, 2)))
+
+
+operator(
+    "matmul",
+    np.matmul,
+    _matmul_cases,
+    float32=(2, 16),
+    narrow=(1, 1),
+    magnitude=lambda a, b: np.matmul(np.abs(a), np.abs(b)),
+)
+
+
+def _linear(x: Array, weight: Array, bias: Any, mode: str) -> Array:
+    result = x @ weight.T
+    return result if bias is None else result + bias
+
+
+def _linear_size(x: Array, weight: Array, bias: Any, mode: str) -> Array:
+    return _linear(np.abs(x), np.abs(weight), None if bias is None else np.abs(bias), mode)
+
+
+def _linear_cases(make: Make) -> None:
+    for dtype in ("float32", "bfloat16", "float16"):
+        weight = make.normal((34, 65), dtype)
+        for rows in (1, 2, 7):
+            make.case(f"{dtype}-{rows}", make.normal((rows, 65), dtype), weight)
+        make.case(f"{dtype}-bias", make.normal((3, 65), dtype), weight, make.normal((34,), dtype))
+    make.case("f32-bf16", make.normal((3, 64)), make.normal((33, 64), "bfloat16"))
+    make.case("f32-f16", make.normal((3, 64)), make.normal((33, 64), "float16"), make.normal((33,)))
+    make.case("vector", make.normal((64,)), make.normal((5, 64)))
+    make.case("batch", make.normal((2, 3, 64)), make.normal((5, 64)))
+    make.case("no-rows", make.normal((0, 64)), make.normal((5, 64)))
+    make.case("strided", make.normal((6, 32), "float32", "transposed"), make.normal((5, 32)))
+    for scheme, (name, _) in SCHEMES.items():
+        weight = packed(make, scheme, 50, 96)
+        for rows in (1, 5, 33):
+            make.case(f"{name}-{rows}", make.normal((rows, 96)), weight)
+        make.case(f"{name}-bias", make.normal((2, 96)), weight, make.normal((50,)))
+        make.case(f"{name}-bf16", make.normal((2, 96), "bfloat16"), weight)
+        # An activation is off by at most 1/254 of the largest of its block of 32.
+        for rows in (1, 5):
+            x = make.uniform(-1, 1, (rows, 96))
+            make.case(f"{name}-fast-{rows}", x, weight, None, "fast", bound=(0, 2.0**16))
+
+
+operator("linear", _linear, _linear_cases, float32=(2, 16), narrow=(1, 1), magnitude=_linear_size)
+
+
+def _embedding_cases(make: Make) -> None:
+    ids = make.integers(0, 20, (3, 4))
+    for dtype in ("float32", "bfloat16", "float16"):
+        make.case(dtype, make.normal((20, 33), dtype), ids)
+    make.case("to-f32", make.normal((20, 33), "bfloat16"), ids, dtypes.float32)
+    make.case("int32", make.normal((20, 8)), make.integers(0, 20, (5,), "int32"))
+    make.case("scalar", make.normal((20, 8)), make.integers(0, 20, ()))
+    make.case("none", make.normal((20, 8)), make.integers(0, 20, (0,)))
+    make.case("strided", make.normal((20, 8), "float32", "transposed"), ids)
+    for scheme, (name, _) in SCHEMES.items():
+        make.case(name, packed(make, scheme, 20, 64), ids)
+        make.case(f"{name}-bf16", packed(make, scheme, 20, 64), ids, dtypes.bfloat16)
+
+
+operator(
+    "embedding",
+    lambda weight, ids, dtype: weight[ids],
+    _embedding_cases,
+    float32=(0, 0),
+    narrow=(0.5, 0),
+)
+
+
+def _dequantize_cases(make: Make) -> None:
+    for scheme, (name, _) in SCHEMES.items():
+        make.case(name, packed(make, scheme, 17, 96))
+        make.case(f"{name}-bf16", packed(make, scheme, 17, 96), dtypes.bfloat16)
+    make.case("dense", make.normal((4, 32), "bfloat16"))
+
+
+operator(
+    "dequantize",
+    lambda weight, dtype: weight,
+    _dequantize_cases,
+    float32=(0, 0),
+    narrow=(0.5, 0),
+)
