@@ -30,6 +30,7 @@ _GROUPS = {
     "bitwise": "bitwise_not bitwise_and bitwise_or bitwise_xor",
     "reductions": "sum mean prod amax amin any all",
     "split": "split split_with_sizes chunk",
+    "extremes": "max min",
 }
 _SINGLE = (
     "where clamp cast copy copy_ reshape permute transpose squeeze unsqueeze expand narrow select "
@@ -39,7 +40,8 @@ _SINGLE = (
 )
 _HOME = {name: name for name in _SINGLE.split()}
 _HOME.update((name, group) for group, names in _GROUPS.items() for name in names.split())
-_HELPERS = frozenset(_GROUPS["split"].split())
+# Python functions over operators: they have no record and no node of their own.
+_HELPERS = frozenset((_GROUPS["split"] + " " + _GROUPS["extremes"]).split())
 
 __all__ = sorted(_HOME)
 
@@ -79,6 +81,25 @@ def method_record(name: str) -> Record | None:
         if found.method and name in (found.name, *found.aliases):
             return found
     return None
+
+
+class Helper:
+    """Stands where a record would for a function that is made of operators."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def method_record(name: str) -> Record | Helper | None:
+    """What makes ``name`` a method of tensors: its record or helper, or None."""
+    if name in _HELPERS:
+        return Helper(name)
+    if name not in _HOME and name not in RECORDS:
+        return None
+    found = record(name)
+    return found if found.method else None
 
 
 def _callable(name: str) -> Callable[..., Any]:
