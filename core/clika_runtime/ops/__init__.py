@@ -68,21 +68,6 @@ def records() -> dict[str, Record]:
     return dict(sorted(RECORDS.items()))
 
 
-def method_record(name: str) -> Record | None:
-    """The record behind the ``Tensor`` method of that name (an operator or an alias), or None.
-
-    >>> method_record("relu").name
-    'relu'
-    """
-    if name in _HOME and name not in _HELPERS:
-        found = record(name)
-        return found if found.method else None
-    for found in RECORDS.values():
-        if found.method and name in (found.name, *found.aliases):
-            return found
-    return None
-
-
 class Helper:
     """Stands where a record would for a function that is made of operators."""
 
@@ -93,13 +78,21 @@ class Helper:
 
 
 def method_record(name: str) -> Record | Helper | None:
-    """What makes ``name`` a method of tensors: its record or helper, or None."""
+    """What is behind the ``Tensor`` method of that name: the record of an operator (also by one of
+    its aliases), a helper, or None.
+
+    >>> method_record("relu").name
+    'relu'
+    """
     if name in _HELPERS:
         return Helper(name)
-    if name not in _HOME and name not in RECORDS:
-        return None
-    found = record(name)
-    return found if found.method else None
+    if name in _HOME or name in RECORDS:
+        found = record(name)
+        return found if found.method else None
+    for found in RECORDS.values():
+        if found.method and name in found.aliases:
+            return found
+    return None
 
 
 def _callable(name: str) -> Callable[..., Any]:
