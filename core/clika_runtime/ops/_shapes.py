@@ -63,8 +63,12 @@ def dim(op: str, value: int, rank: int, *, extra: int = 0, name: str = "dim") ->
     return value + span if value < 0 else value
 
 
-def dims(op: str, values: Sequence[int] | None, rank: int, *, name: str = "dim") -> tuple[int, ...]:
+def dims(
+    op: str, values: int | Sequence[int] | None, rank: int, *, name: str = "dim"
+) -> tuple[int, ...]:
     """Distinct dimensions from the front; None and an empty list stand for all."""
+    if isinstance(values, int):  # composed forms get the argument as the caller wrote it
+        return (dim(op, values, rank, name=name),)
     if not values:
         return tuple(range(rank))
     found = tuple(dim(op, value, rank, name=name) for value in values)

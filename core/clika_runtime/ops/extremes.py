@@ -1,4 +1,4 @@
-"""``max`` and ``min``: PyTorch's names for the largest and smallest value, alone or with positions."""
+"""``max`` and ``min``: the largest and smallest value, alone or with positions."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def _truth(dtype: Any, _: Any) -> Any:
 
 def _mean(input: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     total = ops.sum(input, dim, keepdim, dtype=dtype)
-    over = dims("mean", dim, len(input.shape))
+    over = dims("mean", dim, len(input.shape)) if len(input.shape) else ()
     return ops.div(total, product(input.shape[i] for i in over))
 
 

@@ -14,17 +14,16 @@ from .record import Meta, op, static, tensor
 def _infer(input: Meta, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Meta, Meta]:
     at = front("topk", dim, input.ndim)
     size = input.shape[at] if input.ndim else 1
-    if k < 0 or (type(size) is int and k > size):
+    if k < (input.ndim == 0) or (type(size) is int and k > size):
         fail("topk", f"k {k} must be between 0 and the size {size} of dim {at}")
-    if input.ndim == 0:
-        shape: tuple[Any, ...] = () if k == 1 else (k,)
-    else:
-        shape = (*input.shape[:at], k, *input.shape[at + 1 :])
+    shape = (*input.shape[:at], k, *input.shape[at + 1 :]) if input.ndim else ()
     return Meta(shape, input.dtype), Meta(shape, dtypes.int64)
 
 
 def _compose(input: Any, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Any, Any]:
     values, indices = ops.sort(input, dim, largest)
+    if len(input.shape) == 0:
+        return values, indices
     return ops.narrow(values, dim, 0, k), ops.narrow(indices, dim, 0, k)
 
 

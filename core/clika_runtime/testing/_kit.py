@@ -440,6 +440,9 @@ def run_cases(
             declined = is_capability_decline(error.code_name)
             status = "refused" if declined else "failed"
             report.outcomes.append(Outcome(case, status, f"{case}: {error}"))
+        except Exception as error:  # a kernel may raise anything; the run goes on
+            reason = f"{case}: {type(error).__name__}: {error}"
+            report.outcomes.append(Outcome(case, "failed", reason))
         else:
             report.outcomes.append(Outcome(case, "passed"))
     return report

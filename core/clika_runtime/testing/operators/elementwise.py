@@ -52,8 +52,13 @@ def unary(
     return build
 
 
+def real(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """The function over float64: NumPy computes bools and small integers in float16."""
+    return lambda x: function(x.astype(np.float64))
+
+
 def _sigmoid(x: Array) -> Array:
-    return 1 / (1 + np.exp(-1.0 * x))
+    return 1 / (1 + np.exp(-x))
 
 
 def _gelu(x: Array, approximate: str) -> Array:
@@ -77,14 +82,14 @@ def _sign(x: Array) -> Array:
 
 operator("neg", np.negative, unary(), float32=(0, 0), narrow=(0, 0))
 operator("abs", np.abs, unary(), float32=(0, 0), narrow=(0, 0))
-operator("exp", np.exp, unary(-20, 20, bools=True), float32=(8, 0))
-operator("log", np.log, unary(0.01, 30, bools=True), float32=(4, 1))
-operator("sqrt", np.sqrt, unary(0, 90, bools=True))
-operator("rsqrt", lambda x: 1 / np.sqrt(x), unary(0.01, 90, bools=True), narrow=(2, 0))
-operator("sin", np.sin, unary(-50, 50, bools=True), float32=(4, 2), narrow=(1, 1))
-operator("cos", np.cos, unary(-50, 50, bools=True), float32=(4, 2), narrow=(1, 1))
-operator("tanh", np.tanh, unary(bools=True), float32=(8, 0))
-operator("sigmoid", _sigmoid, unary(-20, 20, bools=True), float32=(8, 0), narrow=(4, 0))
+operator("exp", real(np.exp), unary(-20, 20, bools=True), float32=(8, 0))
+operator("log", real(np.log), unary(0.01, 30, bools=True), float32=(4, 1))
+operator("sqrt", real(np.sqrt), unary(0, 90, bools=True))
+operator("rsqrt", real(lambda x: 1 / np.sqrt(x)), unary(0.01, 90, bools=True), narrow=(2, 0))
+operator("sin", real(np.sin), unary(-50, 50, bools=True), float32=(4, 2), narrow=(1, 1))
+operator("cos", real(np.cos), unary(-50, 50, bools=True), float32=(4, 2), narrow=(1, 1))
+operator("tanh", real(np.tanh), unary(bools=True), float32=(8, 0))
+operator("sigmoid", real(_sigmoid), unary(-20, 20, bools=True), float32=(8, 0), narrow=(4, 0))
 operator(
     "silu",
     lambda x: np.where(np.isinf(x), np.where(x > 0, x, np.nan), x * _sigmoid(x)),
@@ -100,7 +105,7 @@ operator(
     unary(bools=True),
     float32=(4, 1),
 )
-operator("reciprocal", lambda x: 1 / x, unary(0.1, 9, bools=True))
+operator("reciprocal", real(lambda x: 1 / x), unary(0.1, 9, bools=True))
 operator("square", np.square, unary())
 operator("floor", np.floor, unary(-9, 9), float32=(0, 0), narrow=(0, 0))
 operator("ceil", np.ceil, unary(-9, 9), float32=(0, 0), narrow=(0, 0))
