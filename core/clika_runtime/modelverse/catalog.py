@@ -47,7 +47,7 @@ class Identity:
 
     @property
     def modalities(self) -> str:
-        return ", ".join(self.row.spec.modalities).replace(" ", "") if self.row else ""
+        return ", ".join(combo.replace(" ", "") for combo in self.row.spec.modalities) if self.row else ""
 
 
 def probe(source: ResolvedSource) -> Identity:

@@ -58,23 +58,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UnsupportedError as error:
         _report(error, words, plain)
         return EXIT_MODEL
-    except (ClikaRTError, OSError, MemoryError) as error:
-        _report(error, words, plain)
-        return EXIT_FAILURE
     except SystemExit as exit_:  # argparse after --help
         _flush_quietly()
         return exit_.code if isinstance(exit_.code, int) else EXIT_OK
+    except Exception as error:
+        _report(error, words, plain)
+        return EXIT_FAILURE
 
 
 def _report(error: BaseException, words: Sequence[str], plain: bool) -> None:
     _flush_quietly()
-    if ("-v" in words or "--verbose" in words) and os.environ.get("CLIKA_RT_TRACEBACK"):
-        import traceback
-
-        traceback.print_exception(error)
     text = str(error) or type(error).__name__
-    if isinstance(error, MemoryError) and not isinstance(error, ClikaRTError):
-        text = "out of memory"
+    if not isinstance(error, (ClikaRTError, OSError)):
+        text = f"internal error: {type(error).__name__}: {text}"
+        if isinstance(error, MemoryError):
+            text = "out of memory"
+        elif "-v" in words or "--verbose" in words:
+            import traceback
+
+            traceback.print_exception(type(error), error, error.__traceback__)
+        else:
+            text += " (a bug of the runtime or of a plugin; -v shows where)"
     print_error(text, no_color=plain)
 
 

@@ -36,9 +36,17 @@ class _Help(argparse.HelpFormatter):
 class Parser(argparse.ArgumentParser):
     """argparse with our refusals: full flag names only, `UsageError` instead of an exit."""
 
-    def __init__(self, prog: str, description: str, epilog: str | None = None) -> None:
+    def __init__(
+        self,
+        prog: str,
+        description: str,
+        epilog: str | None = None,
+        *,
+        help_flag: bool = True,
+    ) -> None:
         super().__init__(
             prog=prog,
+            add_help=help_flag,
             description=description,
             epilog=epilog,
             allow_abbrev=False,

@@ -109,15 +109,14 @@ def _bring_up(kind: str, api: str, rows: list[dict[str, Any]]) -> str:
 
 def _row(name: str, properties: Any, status: str) -> dict[str, Any]:
     memory, shared = properties.memory_bytes, properties.shared_memory_bytes
-    capability = properties.compute_capability
     return {
         "device": name,
         "name": properties.name or None,
-        "driver": properties.driver,
-        "runtime": properties.runtime,
+        "driver": properties.driver or None,
+        "runtime": properties.runtime or None,
         "memory_gb": None if memory is None else round(memory / (1 << 30), 3),
         "sm_count": properties.units,
-        "compute_capability": None if capability is None else ".".join(map(str, capability)),
+        "compute_capability": _capability(properties.compute_capability),
         "warp": properties.warp,
         "max_threads_per_block": properties.max_threads_per_block,
         "shared_mem_kb": None if shared is None else shared / 1024,
@@ -128,6 +127,13 @@ def _row(name: str, properties: Any, status: str) -> dict[str, Any]:
         "isa": properties.isa,
         "status": status,
     }
+
+
+def _capability(value: Any) -> str | None:
+    """``8.9`` of (8, 9) or of 89; None where a backend says nothing or 0."""
+    if isinstance(value, int):
+        value = divmod(value, 10) if value else None
+    return None if value is None else ".".join(map(str, value))
 
 
 def _cell(value: Any) -> str:

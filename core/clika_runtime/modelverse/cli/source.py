@@ -17,11 +17,23 @@ __all__ = ["run_source"]
 def run_source(word: str, rest: list[str], options: Any) -> int:
     """Run ``rest`` (``[flags] VERB ...``) on the source ``word``; ``options`` holds the root flags."""
     flags, verb, arguments = split(rest)
-    parser = _source_parser(word)
     wants_help = any(flag in ("-h", "--help") for flag in flags)
     flags = [flag for flag in flags if flag not in ("-h", "--help")]
-    options = parser.parse_args(flags, namespace=options)
-    configure(options, parser)
+    common = _common_parser(word)
+    options = common.parse_args(flags, namespace=options)
+    # A wrong flag is refused before anything is fetched; a verb that is not ours gets its say later.
+    command = parser = None
+    if verb is not None and verb in catalog.VERBS and not wants_help:
+        module, summary = catalog.VERBS[verb]
+        command = importlib.import_module(module)
+        parser = Parser(f"{PROGRAM} {word} {verb}", summary)
+        command.add_arguments(parser)
+        add_common(parser)
+        options = parser.parse_args(arguments, namespace=options)
+        command.check_arguments(options, parser)
+    else:
+        options, _ = common.parse_known_args(arguments, namespace=options)
+    configure(options, parser or common)
     if verb is None and not wants_help and _is_no_source(word):
         raise UsageError(_unknown_word(word))
     try:
@@ -31,40 +43,31 @@ def run_source(word: str, rest: list[str], options: Any) -> int:
             raise UsageError(_unknown_word(word)) from error
         raise
     identity = catalog.identify(source)
-    assert identity.row is not None
-    row = identity.row
-    verbs = catalog.verbs(row)
+    family, verbs = identity.family, catalog.served_verbs(identity)
     if wants_help:
-        print(_help(word, identity, verbs, parser))
+        print(_help(word, identity, verbs, common))
         return EXIT_OK
     if not verbs:
         raise UnsupportedError(
-            f"family '{row.name}' ({identity.modalities}) is identity-only: it provides no commands"
+            f"family '{family}' ({identity.modalities}) is identity-only: it provides no commands"
         )
     if verb is None:
         raise UsageError(
-            f"a command is missing; family '{row.name}' ({identity.modalities}) provides: "
+            f"a command is missing; family '{family}' ({identity.modalities}) provides: "
             f"{', '.join(verbs)}",
             f"usage: {PROGRAM} {word} <command> [options]",
         )
-    if verb not in verbs:
+    if verb not in verbs or command is None:
         raise UnsupportedError(
-            f"family '{row.name}' ({identity.modalities}) provides no {verb} "
+            f"family '{family}' ({identity.modalities}) provides no {verb} "
             f"(it provides: {', '.join(verbs)})"
         )
-    module, summary = catalog.VERBS[verb]
-    command = importlib.import_module(module)
-    verb_parser = Parser(f"{PROGRAM} {word} {verb}", summary)
-    command.add_arguments(verb_parser)
-    add_common(verb_parser)
-    parsed = verb_parser.parse_args(arguments, namespace=options)
-    configure(parsed, verb_parser)
-    status: int = command.run(source, identity, parsed)
+    status: int = command.run(source, identity, options)
     return status
 
 
-def _source_parser(word: str) -> Parser:
-    parser = Parser(f"{PROGRAM} {word}", "")
+def _common_parser(word: str) -> Parser:
+    parser = Parser(f"{PROGRAM} {word}", "", help_flag=False)
     add_common(parser)
     return parser
 
@@ -96,7 +99,7 @@ def _help(word: str, identity: catalog.Identity, verbs: tuple[str, ...], parser:
             f"commands the '{identity.family}' family provides for this model",
             "",
             "options:",
-            "  -h, --help            show this help and exit" + flags,
+            "  -h, --help       show this help and exit" + flags,
             "",
             "commands:",
             *(lines or ["  none (identity-only)"]),

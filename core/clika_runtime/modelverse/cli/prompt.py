@@ -1,0 +1,297 @@
+"""``SOURCE prompt MESSAGE``: one templated generation, streamed to standard output."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from typing import Any
+
+from ...errors import ClikaRTError, InternalError, InvalidArgumentError, UnsupportedError
+from .. import catalog
+from ..sources import ResolvedSource, human_size
+from . import EXIT_OK
+from .arguments import Parser, number
+
+_log = logging.getLogger("clika_runtime.modelverse")
+_MAX_SEQ = 4096
+# The order in which `--device auto` and an absent --device look for a place.
+_PREFERENCE = ("cuda", "metal", "vulkan", "cpu")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("message", metavar="MESSAGE", help="the user message")
+    text = parser.add_argument_group("generation")
+    text.add_argument("--system", metavar="TEXT", help="a system message before the user's")
+    text.add_argument(
+        "--max-new-tokens",
+        type=number(int, 1),
+        metavar="N",
+        help="most tokens of the reply (default: the checkpoint's, else 512)",
+    )
+    text.add_argument(
+        "--temperature",
+        type=number(float, 0.0),
+        metavar="T",
+        help="0 is greedy; higher is more varied (default: the checkpoint's)",
+    )
+    text.add_argument("--greedy", action="store_true", help="always the likeliest token; no sampling")
+    text.add_argument(
+        "--seed",
+        type=number(int, 0, (1 << 63) - 1),
+        metavar="N",
+        help="makes a sampled run repeatable (default: a fresh seed, shown by -v)",
+    )
+    text.add_argument(
+        "--top-k",
+        type=number(int, 0),
+        metavar="N",
+        help="sample among the N likeliest tokens; 0 takes all",
+    )
+    text.add_argument(
+        "--top-p",
+        type=number(float, 0.0, 1.0, open_low=True),
+        metavar="P",
+        help="sample among the likeliest tokens that hold probability P together; 1 takes all",
+    )
+    text.add_argument(
+        "--min-p",
+        type=number(float, 0.0, 1.0),
+        metavar="P",
+        help="sample among tokens with at least P times the likeliest one's probability; 0 takes all",
+    )
+    text.add_argument(
+        "--stop",
+        action="append",
+        metavar="TEXT",
+        help="end the reply before this text; may be given several times",
+    )
+    load = parser.add_argument_group("loading")
+    load.add_argument(
+        "--device",
+        metavar="DEV",
+        help="cpu, cuda, cuda:0, vulkan:0, metal, auto (default: the best one here)",
+    )
+    load.add_argument(
+        "--max-seq",
+        type=number(int, 1),
+        metavar="N",
+        help=f"the whole context window (default: the checkpoint's, at most {_MAX_SEQ})",
+    )
+    load.add_argument(
+        "--dtype",
+        choices=("float32", "bfloat16", "float16"),
+        help="dtype of activations and cache (default: the checkpoint's)",
+    )
+    load.add_argument(
+        "--exact",
+        action="store_true",
+        help="multiply quantized weights exactly (slower; default: integer products)",
+    )
+
+
+def check_arguments(arguments: Any, parser: Parser) -> None:
+    """What argparse cannot say: refused before anything is fetched or loaded."""
+    given = vars(arguments)
+    if not given["message"].strip():
+        parser.error("the message is empty; give the prompt some text")
+    if given.get("greedy") and given.get("temperature"):
+        parser.error("--greedy and --temperature exclude each other (greedy is temperature 0)")
+    if any(not text for text in given.get("stop", ())):
+        parser.error("--stop needs a text, got an empty one")
+    if "device" in given:
+        given["places"] = _named_device(given["device"], parser)
+
+
+# ---------------------------------------------------------------- devices
+
+
+def _present() -> list[str]:
+    from ... import device, plugins
+
+    kinds = dict.fromkeys((*_PREFERENCE, *plugins.device_kinds()))
+    return [str(place) for kind in kinds for place in device.enumerate_devices(kind)]
+
+
+def _named_device(name: str, parser: Parser) -> list[str]:
+    """The places to try for ``--device``: one for a device named, several for ``auto``."""
+    from ... import device, plugins
+
+    if name.strip().lower() == "auto":
+        return _automatic()
+    try:
+        place = device.Device(name)
+    except InvalidArgumentError as error:
+        parser.error(f"argument --device: {error}; devices here: {', '.join(_present()) or 'none'}")
+    present = _present()
+    if str(place) in present:
+        return [str(place)]
+    try:
+        plugins.load_backend(place.type)
+        count = len(device.enumerate_devices(place.type))
+        reason = f"the {place.type} backend found {count} device(s)"
+        code = "BACKEND_UNAVAILABLE"
+    except ClikaRTError as error:
+        reason, code = str(error).rstrip("."), error.code_name
+    raise InternalError(
+        f"cannot allocate on device {place.api}:{place.index}: {reason}. "
+        f"Devices here: {', '.join(present) or 'none'}",
+        code,
+    )
+
+
+def _automatic() -> list[str]:
+    """The first device of each kind that is here, best first."""
+    from ... import device
+
+    places = [str(p) for kind in _PREFERENCE for p in device.enumerate_devices(kind)[:1]]
+    return places or ["cpu"]  # without any backend the load says which package to add
+
+
+def _load(source: ResolvedSource, places: list[str], options: dict[str, Any]) -> Any:
+    from ..generation import load_generative
+
+    for place in places[:-1]:
+        try:
+            return load_generative(source, device=place, **options)
+        except ClikaRTError as error:
+            _log.warning("loading on %s failed, trying the next device: %s", place, error)
+    return load_generative(source, device=places[-1], **options)
+
+
+# ---------------------------------------------------------------- the run
+
+_GENERATION = ("max_new_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop")
+_SAMPLING = ("top_k", "top_p", "min_p", "seed")
+
+
+def run(source: ResolvedSource, identity: catalog.Identity, arguments: Any) -> int:
+    given = vars(arguments)
+    places = given.get("places") or _automatic()
+    begun = time.perf_counter()
+    model = _load(
+        source,
+        places,
+        {
+            "mode": "exact" if given.get("exact") else "fast",
+            "max_seq": given.get("max_seq", _MAX_SEQ),
+            "dtype": given.get("dtype"),
+        },
+    )
+    seconds = time.perf_counter() - begun
+    knobs = _knobs(given, model.defaults)
+    if _log.isEnabledFor(logging.DEBUG):
+        _report_options(source, model, given, knobs)
+    _log.info("%s loaded in %.2f s", source.name, seconds)
+    with _start(model, given, knobs) as stream:
+        text = ""
+        for text in stream:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+    if not text.endswith("\n"):
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    _report_generation(model, stream.report, given)
+    return EXIT_OK
+
+
+def _knobs(given: dict[str, Any], defaults: Any) -> dict[str, Any]:
+    """The generation flags that were given; what is absent is the checkpoint's own."""
+    knobs = {name: given[name] for name in _GENERATION if name in given}
+    if given.get("greedy"):
+        knobs["temperature"] = 0.0
+    if knobs.get("temperature", defaults.temperature) == 0:
+        idle = [f"--{name.replace('_', '-')}" for name in _SAMPLING if name in given]
+        if idle:
+            _log.warning("%s: no effect, the temperature is 0 (greedy)", ", ".join(idle))
+    return knobs
+
+
+def _start(model: Any, given: dict[str, Any], knobs: dict[str, Any]) -> Any:
+    if model.has_chat_template:
+        messages = [{"role": "user", "content": given["message"]}]
+        if "system" in given:
+            messages.insert(0, {"role": "system", "content": given["system"]})
+        return model.stream_chat(messages, **knobs)
+    if "system" in given:
+        raise UnsupportedError("--system needs a chat template, and this checkpoint has none")
+    _log.info("the checkpoint has no chat template: the message is continued as it is")
+    return model.stream_generate(given["message"], **knobs)
+
+
+def _report_options(
+    source: ResolvedSource, model: Any, given: dict[str, Any], knobs: dict[str, Any]
+) -> None:
+    """Each effective option and where its value came from."""
+    rows: list[tuple[str, object, str]] = []
+    options, report = model.loaded.options, model.report
+    flag = dict.fromkeys(given, "flag")
+    rows.append(("source", source.spec, source.found or source.origin))
+    rows.append(("family", report.get("family"), "checkpoint"))
+    rows.append(("device", options.device, flag.get("device", "best available")))
+    rows.append(("dtype", report.get("compute_dtype"), flag.get("dtype", "checkpoint")))
+    rows.append(("weights", report.get("mode"), "flag" if given.get("exact") else "default"))
+    window = "flag" if "max_seq" in given else "default" if model.window == _MAX_SEQ else "checkpoint"
+    rows.append(("max-seq", model.window, window))
+    plain = type(model.defaults)()
+    for name in _GENERATION:
+        value = knobs.get(name, getattr(model.defaults, name))
+        own = getattr(model.defaults, name) != getattr(plain, name)
+        origin = "flag" if name in given else "checkpoint" if own else "default"
+        if name == "temperature" and given.get("greedy"):
+            origin = "--greedy"
+        if name == "seed" and value is None:
+            value, origin = "fresh", "default"
+        rows.append((name.replace("_", "-"), value, origin))
+    rows += [
+        (name.replace("_", "-"), f"{value:.3f}" if isinstance(value, float) else value, "load")
+        for name, value in report.items()
+        if name not in ("family", "compute_dtype", "mode", "window")
+    ]
+    width = max(len(name) for name, _, _ in rows)
+    for name, value, origin in rows:
+        _log.debug("option %s = %s (%s)", name.ljust(width), value, origin)
+
+
+def _report_generation(model: Any, report: Any, given: dict[str, Any]) -> None:
+    for warning in report.warnings:
+        _log.warning("%s", warning)
+    if report.stop_reason == "window":
+        _log.warning(
+            "the context window of %d tokens is full, the reply ends here (--max-seq)", model.window
+        )
+    elif report.stop_reason == "length" and "max_new_tokens" not in given:
+        _log.warning(
+            "the reply ends at %d tokens (--max-new-tokens); it may be incomplete", report.new_tokens
+        )
+    _log.info(
+        "%d prompt tokens, %.1f tokens/s; %d new tokens, %.1f tokens/s",
+        report.prompt_tokens,
+        report.prefill_tokens_per_second,
+        report.new_tokens,
+        report.decode_tokens_per_second,
+    )
+    _log.debug("ended by %s, seed %d", report.stop_reason, report.seed)
+    peak = peak_memory()
+    if peak:
+        _log.debug("peak memory of the process: %s", human_size(peak))
+
+
+def peak_memory() -> int | None:
+    """The most memory that this process has had resident, in bytes; None where the system does not say."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+            for line in status:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+

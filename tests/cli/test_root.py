@@ -1,0 +1,446 @@
+"""The commands that need no model, and the contracts of every command: streams, exit status, messages."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from clika_runtime import __version__
+from tests.cli.harness import command, environment, install_family, install_plugin, run
+from tests.cli.wheels import tiny_gguf
+
+
+@pytest.fixture
+def site(tmp_path):
+    """Families on the path: runnable, identity-only, hidden, and one that breaks."""
+    site = tmp_path / "site"
+    install_family(
+        site,
+        "otter",
+        verbs=("prompt", "dance"),
+        load="otter_model:FAMILY",
+        modalities=("text -> text", "text+image -> text"),
+        license_page="https://example.org/otter",
+        description="the otters",
+        gguf_architectures=("otter-gguf",),
+    )
+    install_family(site, "beaver", architectures=("BeaverForCausalLM",))
+    install_family(site, "shrew", hidden=True)
+    install_plugin(
+        site, "clika-family-mole", "0.9", "clika_runtime.families", "mole", "import no_such_module_here"
+    )
+    return site
+
+
+def only(*names: str) -> str:
+    return ",".join(names)
+
+
+OURS = only("otter", "beaver", "shrew", "mole")
+
+
+# ---------------------------------------------------------------- list
+
+
+def test_list(site):
+    result = run("list", env=environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS))
+    assert result.status == 0
+    assert result.err == ""
+    lines = result.lines()
+    assert lines[0] == "registered model families (1 runnable; 1 hidden, --all shows all)"
+    start = lines.index("otter runnable")
+    assert lines[start + 1 : start + 9] == [
+        "  * Input Modalities: text, image",
+        "  * Output Modalities: text",
+        "  * Valid Combos: text -> text, text+image -> text",
+        "  * Model Types: otter",
+        "  * Commands: prompt",
+        "  * Vendor: Otter Lab",
+        "  * License page: https://example.org/otter",
+        "  * Plugin: clika-family-otter 1.2.3",
+    ]
+    assert "beaver identity-only" in lines
+    assert "  * Commands: none (identity-only)" in lines
+    assert "-" * 42 in lines
+    assert "mole not loaded" in lines
+    assert any("No module named 'no_such_module_here'" in line for line in lines)
+    assert "shrew" not in result.out
+    assert "the otters" not in result.out
+
+
+def test_list_all_and_full(site):
+    result = run("list", "--all", "--full", env=environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS))
+    assert result.lines()[0] == "registered model families (1 runnable)"
+    assert "shrew identity-only" in result.lines()
+    assert "  * Description: the otters" in result.lines()
+
+
+def test_list_json(site):
+    result = run("list", "--json", env=environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS))
+    assert result.status == 0
+    document = json.loads(result.out)
+    assert document["runtime"] == __version__
+    families = {family["family"]: family for family in document["families"]}
+    assert sorted(families) == ["beaver", "otter", "shrew"]
+    otter = families["otter"]
+    assert otter["runnable"] is True
+    assert otter["verbs"] == ["prompt"]
+    assert otter["pipeline_tags"] == ["text-generation"]
+    assert otter["gguf_architectures"] == {"served": ["otter-gguf"], "refused": []}
+    assert otter["model_types"]["served"] == ["otter"]
+    assert families["shrew"]["hidden"] is True
+    (broken,) = document["broken"]
+    assert (broken["distribution"], broken["version"]) == ("clika-family-mole", "0.9")
+
+
+def test_list_without_families():
+    result = run("list", env=environment(CLIKA_RT_ALLOW_PLUGINS="nothing"))
+    assert result.status == 0
+    assert "pip install clika-family-llama" in result.out or "not admitted" in result.out
+
+
+def test_strict_plugins_fail_with_a_message(site):
+    env = environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS, CLIKA_RT_STRICT_PLUGINS="1")
+    result = run("list", env=env)
+    assert result.status == 1
+    assert result.err.startswith("error: plugin 'mole' of clika-family-mole 0.9")
+
+
+_PROBE = """
+import sys
+from clika_runtime.modelverse.cli import main
+status = main(sys.argv[1:])
+heavy = {"numpy", "torch", "transformers", "rich", "jinja2", "tokenizers", "platformdirs",
+         "clika_runtime._native._core", "otter_model"} & set(sys.modules)
+print(status, sorted(heavy), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("words", [("list",), ("list", "--json"), ("--version",), ("--help",)])
+def test_light_commands_import_neither_numpy_nor_the_native_core(site, words):
+    done = subprocess.run(
+        [sys.executable, "-c", _PROBE, *words],
+        capture_output=True,
+        text=True,
+        env=environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS),
+        timeout=60,
+    )
+    assert done.stderr.splitlines()[-1] == "0 []"
+
+
+def test_info_imports_neither_numpy_nor_the_native_core(site, tmp_path):
+    path = tmp_path / "m.gguf"
+    path.write_bytes(tiny_gguf("otter-gguf"))
+    done = subprocess.run(
+        [sys.executable, "-c", _PROBE, "info", str(path)],
+        capture_output=True,
+        text=True,
+        env=environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS),
+        timeout=60,
+    )
+    assert done.stderr.splitlines()[-1] == "0 []"
+
+
+# ---------------------------------------------------------------- info
+
+
+def test_info_of_a_gguf(site, tmp_path):
+    path = tmp_path / "tiny.gguf"
+    path.write_bytes(tiny_gguf("otter-gguf"))
+    env = environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS)
+    result = run("info", path, env=env)
+    assert (result.status, result.err) == (0, "")
+    assert result.lines()[:4] == [
+        str(path),
+        "family=otter model_type= architecture=otter-gguf",
+        "variant: dense",
+        "components: tokenizer=no image=yes audio=no video=no",
+    ]
+    assert "license page: https://example.org/otter" in result.lines()
+    assert "(1 F32)" in result.out
+
+    document = json.loads(run("info", "--json", path, env=env).out)
+    (model,) = document["models"]
+    assert model["parameters"] == 32
+    assert model["verbs"] == ["prompt"]
+    (variant,) = model["variants"]
+    assert variant["tensor_types"] == {"F32": 1}
+    assert variant["bits_per_weight"] == 32.0
+    assert variant["bytes"] == path.stat().st_size
+
+
+def test_info_of_a_directory_identifies_by_architecture(site, tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text(
+        json.dumps(
+            {
+                "model_type": "unheard",
+                "architectures": ["BeaverForCausalLM"],
+                "max_position_embeddings": 77,
+                "torch_dtype": "bfloat16",
+            }
+        )
+    )
+    (model / "model.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0{}")
+    result = run("info", model, env=environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS))
+    assert result.status == 0
+    assert "family=beaver model_type=unheard architecture=BeaverForCausalLM" in result.lines()
+    assert "context: 77 tokens" in result.lines()
+
+
+def test_info_of_an_unclaimed_checkpoint_says_what_was_read(site, tmp_path):
+    path = tmp_path / "m.gguf"
+    path.write_bytes(tiny_gguf("walrus"))
+    result = run("info", path, env=environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS))
+    assert result.status == 3
+    assert "model_type= architecture=walrus" in result.lines()
+    assert "no model template registered for model_type='' / architecture='walrus'" in result.out
+
+
+def test_info_of_several_sources(site, tmp_path):
+    good = tmp_path / "good.gguf"
+    good.write_bytes(tiny_gguf("otter-gguf"))
+    listing = tmp_path / "sources.txt"
+    listing.write_text(f"# models\n{good}\n\n{tmp_path / 'absent.gguf'}\n")
+    env = environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS)
+    result = run("info", "--json", f"@{listing}", env=env)
+    assert result.status == 1
+    document = json.loads(result.out)
+    assert [model["source"] for model in document["models"]] == [str(good)]
+    assert document["refused"][0]["code"] == "NO_SUCHFILE"
+    assert re.search(r"^\[[-\d]+ [\d:.]+\] \[modelverse\] \[warning\] .*absent\.gguf", result.err)
+
+
+# ---------------------------------------------------------------- devices
+
+
+def test_devices_tells_why_a_backend_is_missing():
+    result = run("devices", env=environment(CLIKA_RT_DISABLE_PLUGINS="cpu"))
+    assert result.status == 0
+    lines = result.lines()
+    assert lines[0] == "== compute devices on this machine =="
+    assert lines[1].startswith("CPU not loaded: ")
+
+
+def test_devices_documents():
+    document = json.loads(run("devices", "--json", env=environment(CLIKA_RT_DISABLE_PLUGINS="cpu")).out)
+    assert document["devices"] == []
+    assert document["backends"][0]["kind"] == "cpu"
+    table = run("devices", "--csv", env=environment(CLIKA_RT_DISABLE_PLUGINS="cpu")).out
+    (header,) = csv.reader(io.StringIO(table))
+    assert header[0] == "device"
+    assert header[-1] == "status"
+
+
+# ---------------------------------------------------------------- the contracts
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("list", "--nonsense"), "unrecognized arguments: --nonsense"),
+        (("list", "--js"), "unrecognized arguments: --js"),
+        (("--nonsense", "list"), "unknown flag --nonsense"),
+        (("info",), "required: SOURCE"),
+        (("completion", "tcsh"), "invalid choice: 'tcsh'"),
+        (("lst",), "did you mean 'list'?"),
+        (("nosuchthing", "prompt", "hi"), "'nosuchthing' is neither a command"),
+        (("--cache-dir",), "--cache-dir: expected one argument"),
+        (("-v",), "a command or a model source is missing"),
+        (("list", "-v", "-q"), "exclude each other"),
+        (("info", "pkg:-bad-"), "is no package name"),
+        (("info", ""), "the model source is empty"),
+    ],
+)
+def test_wrong_invocations_exit_with_2(words, message):
+    result = run(*words)
+    assert result.status == 2
+    assert result.out == ""
+    assert message in result.err
+    assert "\nerror: " in "\n" + result.err
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (("./absent.gguf", "prompt", "hi"), 1, "./absent.gguf: no such file or directory"),
+        (("info", "./absent"), 1, "./absent: no such file or directory"),
+        (("./list", "prompt", "hi"), 1, "./list: no such file or directory"),
+        (("org/model", "prompt", "hi"), 3, "hub repositories are not served yet"),
+        (("https://hf.co/org/model", "prompt", "hi"), 3, "URLs are not served yet"),
+        (("pkg:absent-package", "prompt", "hi", "--offline"), 1, "--offline forbids"),
+        (("--offline", "info", "pkg:absent-package"), 1, "--offline forbids"),
+    ],
+)
+def test_other_refusals(words, status, message, tmp_path):
+    result = run("--cache-dir", tmp_path, *words)
+    assert result.status == status
+    assert result.out == ""
+    assert result.err.startswith("error: ")
+    assert message in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_the_environment_forbids_the_network_too(tmp_path):
+    env = environment(HF_HUB_OFFLINE="1", XDG_CACHE_HOME=str(tmp_path))
+    result = run("info", "pkg:absent-package", env=env)
+    assert result.status == 1
+    assert "HF_HUB_OFFLINE=1 forbids" in result.err
+
+
+def test_no_words_at_all_print_the_help_and_exit_with_2():
+    result = run()
+    assert result.status == 2
+    assert "clikart-cli SOURCE --help" in result.out
+
+
+@pytest.mark.parametrize("words", [("--help",), ("-h",), ("list", "--help"), ("info", "-h")])
+def test_help_is_a_payload(words):
+    result = run(*words)
+    assert (result.status, result.err) == (0, "")
+    assert result.out.startswith("usage: clikart-cli")
+
+
+def test_version():
+    assert run("--version").out == f"clikart-cli {__version__}\n"
+
+
+def test_a_source_named_like_a_command_is_written_with_a_dot(tmp_path, site):
+    (tmp_path / "list").mkdir()
+    (tmp_path / "list" / "m.gguf").write_bytes(tiny_gguf("otter-gguf"))
+    env = environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS)
+    result = run("./list", "--help", env=env, cwd=tmp_path)
+    assert result.lines()[0] == "./list"
+    assert run("list", env=env, cwd=tmp_path).lines()[0].startswith("registered model families")
+
+
+def test_color_goes_to_terminals_only(tmp_path):
+    result = run("info", "./absent", env=environment(TERM="xterm-256color"))
+    assert "\x1b" not in result.err
+
+
+def test_a_reader_that_leaves_early_is_no_traceback(site):
+    env = environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS)
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = subprocess.run(
+        command("list", "--json"), stdout=writing, stderr=subprocess.PIPE, env=env, timeout=60
+    )
+    os.close(writing)
+    assert process.returncode == 1
+    assert process.stderr == b""
+
+
+def test_the_console_script(site):
+    script = shutil.which("clikart-cli", path=os.path.dirname(sys.executable))
+    if script is None:
+        pytest.skip("the package is not installed here, only on the path")
+    env = environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS)
+    done = subprocess.run([script, "list"], capture_output=True, text=True, env=env, timeout=60)
+    assert done.returncode == 0
+    assert done.stdout == run("list", env=env).out
+
+
+# ---------------------------------------------------------------- the model's own commands
+
+
+def test_the_help_of_a_source(site, tmp_path):
+    path = tmp_path / "m.gguf"
+    path.write_bytes(tiny_gguf("otter-gguf"))
+    env = environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS)
+    result = run(path, "--help", env=env)
+    assert (result.status, result.err) == (0, "")
+    lines = result.lines()
+    assert lines[:4] == [
+        str(path),
+        "family=otter text->text, text+image->text",
+        f"usage: clikart-cli {path} <command> [options]",
+        "commands the 'otter' family provides for this model",
+    ]
+    assert any(re.match(r"\s+prompt\s+one templated generation", line) for line in lines)
+    assert not any("dance" in line for line in lines)
+
+
+def test_a_verb_that_the_family_lacks(site, tmp_path):
+    path = tmp_path / "m.gguf"
+    path.write_bytes(tiny_gguf("otter-gguf"))
+    env = environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS)
+    result = run(path, "chat", env=env)
+    assert result.status == 3
+    assert result.err == (
+        "error: family 'otter' (text->text, text+image->text) provides no chat (it provides: prompt)\n"
+    )
+    result = run(path, env=env)
+    assert result.status == 2
+    assert "a command is missing; family 'otter'" in result.err
+
+
+def test_an_identity_only_family(site, tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text('{"model_type": "beaver"}')
+    (model / "model.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0{}")
+    env = environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS)
+    result = run(model, "prompt", "hi", env=env)
+    assert result.status == 3
+    assert "identity-only" in result.err
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "message"),
+    [
+        (None, 1, "needs its config.json"),
+        ("{", 1, "is not valid JSON"),
+        ("[]", 1, "expected a JSON object, found list"),
+        ("{}", 1, "neither 'model_type' nor 'architectures'"),
+        ('{"model_type": 7}', 1, "'model_type' must be a string, found 7"),
+        ('{"architectures": "x"}', 1, "'architectures' must be a list of strings"),
+        ('{"model_type": "walrus"}', 3, "no model template registered for model_type='walrus'"),
+        ('{"model_type": "qwen3"}', 3, "pip install clika-family-qwen"),
+    ],
+)
+def test_configurations_that_name_no_family(site, tmp_path, content, status, message):
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "model.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0{}")
+    if content is not None:
+        (model / "config.json").write_text(content)
+    env = environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS)
+    result = run(model, "prompt", "hi", env=env)
+    assert (result.status, result.out) == (status, "")
+    assert message in result.err
+
+
+# ---------------------------------------------------------------- completion
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell):
+    result = run("completion", shell)
+    assert (result.status, result.err) == (0, "")
+    for word in ("list", "devices", "info", "clikart-cli", "json"):
+        assert word in result.out
+    if shutil.which(shell):
+        checked = subprocess.run([shell, "-n"], input=result.out, capture_output=True, text=True, timeout=60)
+        assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completion_answers():
+    text = run("completion", "bash").out
+    probe = (
+        text + '\nCOMP_WORDS=(clikart-cli list --j); COMP_CWORD=2; _clikart_cli; echo "${COMPREPLY[@]}"'
+        '\nCOMP_WORDS=(clikart-cli dev); COMP_CWORD=1; _clikart_cli; echo "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(["bash", "-c", probe], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split("\n")[:2] == ["--json", "devices"]
