@@ -30,7 +30,7 @@ class AutoModelForCausalLM:
         """Finds the files of ``source``, loads the model on ``device`` and returns it.
 
         ``source``: a directory, a file, or ``pkg:NAME``. ``offline`` forbids to fetch anything. Further options are
-        those of ``LoadOptions`` (``dtype``, ``max_seq``, ``weight_mode``, ...).
+        those of ``LoadOptions`` (``dtype``, ``max_seq``, ``mode``, ...).
 
             model = AutoModelForCausalLM.from_pretrained("model.gguf", max_seq=4096)
             print(model.generate("Once upon a time,", max_new_tokens=32))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from clika_runtime.errors import InvalidArgumentError
-from clika_runtime.io._files import read_json
+from clika_runtime.io import read_json
 
 from .cache import CacheConfig, KVCache
 from .config import Fields, read_stop_ids
@@ -260,9 +260,22 @@ class GenerativeModel:
         """Whether the checkpoint says how a conversation is written."""
         return bool(self.tokenizer.has_chat_template)
 
+    @property
     def defaults(self) -> GenerationConfig:
         """The checkpoint's own knobs, which every call starts from."""
         return self._defaults
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """What was decided at load: family, dtypes, how weights are multiplied, window, cache, seconds."""
+        config = self.engine.cache.config
+        return {
+            **self.loaded.report,
+            "window": self.window,
+            "cache_dtype": config.dtype.name,
+            "cache_layout": config.layout,
+            "cache_bytes_per_token": self.engine.cache.nbytes_per_token,
+        }
 
     # ---- text
     def render(self, messages: Any, **options: Any) -> str:

@@ -15,8 +15,7 @@ from typing import Any
 import clika_runtime as crt
 from clika_runtime import nn, plugins
 from clika_runtime.errors import InvalidArgumentError, NotFoundError, UnsupportedError
-from clika_runtime.io import TensorInfo, open_gguf, open_safetensors
-from clika_runtime.io._files import read_json
+from clika_runtime.io import TensorInfo, make_tensor, open_gguf, open_safetensors, read_json
 
 from .config import Fields
 from .family import Family
@@ -33,7 +32,7 @@ class LoadOptions:
     """How a model is loaded.
 
     ``dtype`` is the dtype of activations and cache: None takes the checkpoint's, float32 for a quantized one.
-    ``weight_mode`` is how quantized weights are multiplied: "fast" (integer products over activations quantized by
+    ``mode`` is how quantized weights are multiplied: "fast" (integer products over activations quantized by
     row block) or "exact" (weights decode to the compute dtype). ``max_seq`` caps the context window, 0 keeps the
     checkpoint's. ``max_sequences`` sequences may stand in the cache at once; ``kvcache`` is "paged" or
     "continuous"; ``prefill_chunk`` is how many prompt tokens one step takes at most.
@@ -41,7 +40,7 @@ class LoadOptions:
 
     device: str = "cpu"
     dtype: Any = None
-    weight_mode: str = "fast"
+    mode: str = "fast"
     max_seq: int = 0
     max_sequences: int = 1
     kvcache: str = "paged"
@@ -49,9 +48,9 @@ class LoadOptions:
     prefill_chunk: int = 512
 
     def __post_init__(self) -> None:
-        if self.weight_mode not in WEIGHT_MODES:
+        if self.mode not in WEIGHT_MODES:
             raise InvalidArgumentError(
-                f"LoadOptions: weight_mode '{self.weight_mode}' is none; choose one of {', '.join(WEIGHT_MODES)}"
+                f"LoadOptions: mode '{self.mode}' is none; choose one of {', '.join(WEIGHT_MODES)}"
             )
         for name, low in (("max_seq", 0), ("max_sequences", 1), ("prefill_chunk", 1)):
             value = getattr(self, name)
@@ -140,15 +139,7 @@ class Checkpoint:
 
     def tensor(self, name: str) -> Any:
         """A tensor over the mapped bytes: nothing is copied. Packed ones keep their scheme."""
-        info = self.tensors[name]
-        if not info.loadable:
-            raise UnsupportedError(
-                f"{self.path}: tensor '{name}' has type {info.type}, which no kernel reads",
-                "NOT_IMPLEMENTED_FOR_SCHEME",
-            )
-        dtype = crt.float32 if info.dtype is None else crt.dtypes.by_name(info.dtype)
-        view = self.file.view(name)
-        return crt.Tensor.from_buffer(view, info.shape, dtype, scheme=info.scheme, owner=self.file)
+        return make_tensor(self.file, name)
 
     def drop_pages(self, name: str) -> None:
         """Lets the system take a tensor's pages back."""
@@ -222,7 +213,7 @@ def load_model(
     report = {
         "family": family.name,
         "compute_dtype": compute.name,
-        "weight_mode": options.weight_mode if checkpoint.packed else "dense",
+        "mode": options.mode if checkpoint.packed else "dense",
     }
     return LoadedModel(model, config, family, checkpoint, compute, options, report)
 
@@ -302,7 +293,7 @@ def _bind(
     compute: Any,
     options: LoadOptions,
 ) -> None:
-    mode = options.weight_mode
+    mode = options.mode
     table = getattr(model, "table", None)
     tied = bool(getattr(model, "tied", False))
     for slot, owner, attribute in _owners(model):
