@@ -143,6 +143,7 @@ class PooledAllocator final : public Allocator {
   void* take(const Class& wanted) noexcept;
   bool keep(const Class& size, void* data) noexcept;
   void* from_system(size_t bytes) noexcept;
+  void count_refused(const Class& size) noexcept;
   void count_active(int64_t bytes) noexcept;
   void open(void* data, size_t nbytes) const noexcept;
   void close(void* data, size_t bytes) const noexcept;
@@ -268,6 +269,15 @@ bool PooledAllocator::keep(const Class& size, void* data) noexcept {
   return kept;
 }
 
+// A call that was not served does not count as one.
+void PooledAllocator::count_refused(const Class& size) noexcept {
+  const bool small = size.index < kSmallClasses;
+  SpinLock& lock = small ? small_[size.index].lock : large_lock_;
+  lock.lock();
+  --(small ? small_[size.index].allocations : large_allocations_);
+  lock.unlock();
+}
+
 void* PooledAllocator::from_system(size_t bytes) noexcept {
   if (bytes > kTooMuch) return nullptr;
   void* data = raw_allocate_(device_, bytes, nullptr);
@@ -284,7 +294,10 @@ void* PooledAllocator::allocate(size_t nbytes) {
   void* data = take(size);
   if (data == nullptr) {
     data = from_system(size.bytes);
-    if (data == nullptr) return nullptr;
+    if (data == nullptr) {
+      count_refused(size);
+      return nullptr;
+    }
     close(data, size.bytes);
   }
   open(data, nbytes);

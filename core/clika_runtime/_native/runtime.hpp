@@ -242,7 +242,7 @@ class Lane {
   // Runs on the calling thread between these two when the lane is idle and every access is settled:
   // returns the sequence number, or 0 when the call must be submitted instead.
   // The accesses are registered, so other lanes wait for the call. Every non-zero result needs its
-  // end_inline, on the same thread.
+  // end_inline on the same thread and lane (keep the reference: current() is another lane inside the call).
   uint64_t begin_inline(const Access* accesses, size_t n) noexcept;
   void end_inline(uint64_t sequence) noexcept;
 
