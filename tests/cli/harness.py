@@ -1,7 +1,9 @@
-"""Running the command line as users do: in a process of its own."""
+"""Running the command line: in a process of its own as users do, or quickly in this one."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
@@ -55,6 +57,17 @@ def run(
         stdin=subprocess.DEVNULL,
     )
     return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def call(*words: str | Path) -> Result:
+    """Like ``run``, in this process: quick, and blind to signals, pipes and imports."""
+    from clika_runtime.modelverse.cli import main
+
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main([str(word) for word in words])
+        out.flush()
+    return Result(status, out.buffer.getvalue().decode(), err.getvalue())
 
 
 def install_plugin(site: Path, name: str, version: str, group: str, entry: str, code: str) -> None:

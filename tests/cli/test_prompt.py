@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tests.cli.harness import Result, command, environment, run
+from tests.cli.harness import call, command, environment, run
 from tests.cli.tiny import COUNTING, REPLY, write_model
 from tests.cli.wheels import make_wheel
 
@@ -27,10 +27,6 @@ def counter(tmp_path_factory):
     return write_model(tmp_path_factory.mktemp("models") / "counter", COUNTING, template=None)
 
 
-def info_lines(result: Result) -> list[str]:
-    return [line for line in result.err.splitlines() if "[info]" in line]
-
-
 def test_the_reply_is_the_payload_and_everything_else_goes_to_stderr(folder):
     result = run(folder, "prompt", "Name the capital of France.", "--greedy")
     assert (result.status, result.out) == (0, "Paris!\n")
@@ -42,13 +38,13 @@ def test_the_reply_is_the_payload_and_everything_else_goes_to_stderr(folder):
 
 
 def test_quiet_leaves_the_payload_alone(folder):
-    result = run("-q", folder, "prompt", "hi", "--greedy")
+    result = call("-q", folder, "prompt", "hi", "--greedy")
     assert (result.status, result.out, result.err) == (0, "Paris!\n", "")
-    assert run(folder, "prompt", "hi", "-q").err == ""
+    assert call(folder, "prompt", "hi", "-q").err == ""
 
 
 def test_verbose_names_each_option_and_its_origin(folder):
-    result = run(folder, "prompt", "hi", "--temperature", "0.5", "--seed", "7", "-v")
+    result = call(folder, "prompt", "hi", "--temperature", "0.5", "--seed", "7", "-v")
     assert result.out == "Paris!\n"
     options = dict(re.findall(r"option (\S+)\s+= (.*)", result.err))
     assert options["temperature"] == "0.5 (flag)"
@@ -60,17 +56,17 @@ def test_verbose_names_each_option_and_its_origin(folder):
 
 
 def test_the_exact_path_and_a_dtype(folder):
-    result = run(folder, "prompt", "hi", "--exact", "--dtype", "bfloat16", "--device", "cpu", "-v")
+    result = call(folder, "prompt", "hi", "--exact", "--dtype", "bfloat16", "--device", "cpu", "-v")
     assert (result.status, result.out) == (0, "Paris!\n")
     assert "= bfloat16 (flag)" in result.err
 
 
 def test_limits_on_the_reply(folder, counter):
-    assert run(folder, "prompt", "hi", "--max-new-tokens", "3", "-q").out == "Par\n"
-    result = run(counter, "prompt", "3", "--max-new-tokens", "12")
+    assert call(folder, "prompt", "hi", "--max-new-tokens", "3", "-q").out == "Par\n"
+    result = call(counter, "prompt", "3", "--max-new-tokens", "12")
     assert result.out == "456789012345\n"
     assert "no chat template" in result.err
-    result = run(counter, "prompt", "3", "--max-seq", "16", "--max-new-tokens", "99")
+    result = call(counter, "prompt", "3", "--max-seq", "16", "--max-new-tokens", "99")
     assert result.status == 0
     assert result.out == "456789012345678\n"
     assert "the context window of 16 tokens is full" in result.err
@@ -88,14 +84,14 @@ def test_limits_on_the_reply(folder, counter):
 )
 def test_stop_texts(folder, stops, expected):
     words = [word for text in stops for word in ("--stop", text)]
-    result = run(folder, "prompt", "hi", "-q", *words)
+    result = call(folder, "prompt", "hi", "-q", *words)
     assert (result.status, result.out) == (0, expected)
 
 
 def test_a_seed_makes_sampling_repeatable(counter):
     def sample(seed: int, *more: str) -> str:
         words = ("--temperature", "40", "--seed", str(seed), "--max-new-tokens", "12", "-q", *more)
-        result = run(counter, "prompt", "3", *words)
+        result = call(counter, "prompt", "3", *words)
         assert (result.status, result.err) == (0, "")
         return result.out
 
@@ -105,14 +101,14 @@ def test_a_seed_makes_sampling_repeatable(counter):
 
 
 def test_knobs_without_effect_are_said(folder):
-    result = run(folder, "prompt", "hi", "--top-p", "0.5", "--seed", "3", "--greedy", "-q")
+    result = call(folder, "prompt", "hi", "--top-p", "0.5", "--seed", "3", "--greedy", "-q")
     assert result.out == "Paris!\n"
     assert "[warning] --top-p, --seed: no effect" in result.err
 
 
 def test_a_system_message(folder, counter):
-    assert run(folder, "prompt", "hi", "--system", "Be brief.", "-q").out == "Paris!\n"
-    result = run(counter, "prompt", "hi", "--system", "Be brief.")
+    assert call(folder, "prompt", "hi", "--system", "Be brief.", "-q").out == "Paris!\n"
+    result = call(counter, "prompt", "hi", "--system", "Be brief.")
     assert (result.status, result.out) == (3, "")
     assert "--system needs a chat template" in result.err
 
@@ -145,7 +141,7 @@ def test_a_system_message(folder, counter):
 )
 def test_wrong_flags_are_refused_before_anything_is_loaded(words, message, tmp_path):
     # The source does not exist: a message about the flag proves that it was not looked at.
-    result = run(tmp_path / "absent.gguf", "prompt", *words)
+    result = call(tmp_path / "absent.gguf", "prompt", *words)
     assert (result.status, result.out) == (2, "")
     assert message in result.err
     assert "usage: clikart-cli" in result.err
@@ -153,19 +149,19 @@ def test_wrong_flags_are_refused_before_anything_is_loaded(words, message, tmp_p
 
 
 def test_an_absent_device_is_refused_with_what_is_here(folder):
-    result = run(folder, "prompt", "hi", "--device", "cuda:7")
+    result = call(folder, "prompt", "hi", "--device", "cuda:7")
     assert (result.status, result.out) == (1, "")
     assert result.err.startswith("error: cannot allocate on device CUDA:7: ")
     assert result.err.rstrip().endswith("Devices here: cpu")
 
 
 def test_a_prompt_over_the_window_is_refused_with_both_numbers(folder):
-    result = run(folder, "prompt", "x" * 300, "--greedy")
+    result = call(folder, "prompt", "x" * 300, "--greedy")
     assert (result.status, result.out) == (1, "")
     numbers = [int(n) for n in re.findall(r"\d+", result.err.splitlines()[-1])]
     assert 256 in numbers
     assert any(n > 300 for n in numbers)
-    result = run(folder, "prompt", "hello", "--max-seq", "8", "-q")
+    result = call(folder, "prompt", "hello", "--max-seq", "8", "-q")
     assert (result.status, result.out) == (1, "")
     assert re.search(r"error: .*\b8\b", result.err)
 
@@ -177,13 +173,13 @@ def test_damaged_weights(folder, tmp_path):
         (broken / path.name).write_bytes(path.read_bytes())
     whole = (folder / "model.safetensors").read_bytes()
     (broken / "model.safetensors").write_bytes(whole[: len(whole) // 2])
-    result = run(broken, "prompt", "hi")
+    result = call(broken, "prompt", "hi")
     assert (result.status, result.out) == (1, "")
     assert re.search(r"^error: .*model\.safetensors: ", result.err, re.MULTILINE)
 
 
 def test_the_help_of_the_verb(folder):
-    result = run(folder, "prompt", "--help")
+    result = call(folder, "prompt", "--help")
     assert (result.status, result.err) == (0, "")
     for flag in (
         "--system",

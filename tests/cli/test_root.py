@@ -13,8 +13,8 @@ import sys
 
 import pytest
 
-from clika_runtime import __version__
-from tests.cli.harness import command, environment, install_family, install_plugin, run
+from clika_runtime import __version__, plugins
+from tests.cli.harness import call, command, environment, install_family, install_plugin, run
 from tests.cli.wheels import tiny_gguf
 
 
@@ -40,11 +40,21 @@ def site(tmp_path):
     return site
 
 
-def only(*names: str) -> str:
-    return ",".join(names)
+OURS = "otter,beaver,shrew,mole"
 
 
-OURS = only("otter", "beaver", "shrew", "mole")
+@pytest.fixture
+def catalog(site, monkeypatch):
+    """The families of ``site`` and no others, in this process."""
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.setenv("CLIKA_RT_ALLOW_PLUGINS", OURS)
+    monkeypatch.setattr(plugins, "_registry", None)
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch):
+    for name in ("CLIKA_MODELVERSE_OFFLINE", "HF_HUB_OFFLINE", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
 
 
 # ---------------------------------------------------------------- list
@@ -76,15 +86,15 @@ def test_list(site):
     assert "the otters" not in result.out
 
 
-def test_list_all_and_full(site):
-    result = run("list", "--all", "--full", env=environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS))
+def test_list_all_and_full(catalog):
+    result = call("list", "--all", "--full")
     assert result.lines()[0] == "registered model families (1 runnable)"
     assert "shrew identity-only" in result.lines()
     assert "  * Description: the otters" in result.lines()
 
 
-def test_list_json(site):
-    result = run("list", "--json", env=environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS))
+def test_list_json(catalog):
+    result = call("list", "--json")
     assert result.status == 0
     document = json.loads(result.out)
     assert document["runtime"] == __version__
@@ -97,8 +107,9 @@ def test_list_json(site):
     assert otter["gguf_architectures"] == {"served": ["otter-gguf"], "refused": []}
     assert otter["model_types"]["served"] == ["otter"]
     assert families["shrew"]["hidden"] is True
-    (broken,) = document["broken"]
+    broken = {item["plugin"]: item for item in document["broken"]}["mole"]
     assert (broken["distribution"], broken["version"]) == ("clika-family-mole", "0.9")
+    assert broken["reason"].startswith("failed to load: ModuleNotFoundError")
 
 
 def test_list_without_families():
@@ -152,11 +163,10 @@ def test_info_imports_neither_numpy_nor_the_native_core(site, tmp_path):
 # ---------------------------------------------------------------- info
 
 
-def test_info_of_a_gguf(site, tmp_path):
+def test_info_of_a_gguf(catalog, tmp_path):
     path = tmp_path / "tiny.gguf"
     path.write_bytes(tiny_gguf("otter-gguf"))
-    env = environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS)
-    result = run("info", path, env=env)
+    result = call("info", path)
     assert (result.status, result.err) == (0, "")
     assert result.lines()[:4] == [
         str(path),
@@ -167,7 +177,7 @@ def test_info_of_a_gguf(site, tmp_path):
     assert "license page: https://example.org/otter" in result.lines()
     assert "(1 F32)" in result.out
 
-    document = json.loads(run("info", "--json", path, env=env).out)
+    document = json.loads(call("info", "--json", path).out)
     (model,) = document["models"]
     assert model["parameters"] == 32
     assert model["verbs"] == ["prompt"]
@@ -177,7 +187,7 @@ def test_info_of_a_gguf(site, tmp_path):
     assert variant["bytes"] == path.stat().st_size
 
 
-def test_info_of_a_directory_identifies_by_architecture(site, tmp_path):
+def test_info_of_a_directory_identifies_by_architecture(catalog, tmp_path):
     model = tmp_path / "model"
     model.mkdir()
     (model / "config.json").write_text(
@@ -191,28 +201,27 @@ def test_info_of_a_directory_identifies_by_architecture(site, tmp_path):
         )
     )
     (model / "model.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0{}")
-    result = run("info", model, env=environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS))
+    result = call("info", model)
     assert result.status == 0
     assert "family=beaver model_type=unheard architecture=BeaverForCausalLM" in result.lines()
     assert "context: 77 tokens" in result.lines()
 
 
-def test_info_of_an_unclaimed_checkpoint_says_what_was_read(site, tmp_path):
+def test_info_of_an_unclaimed_checkpoint_says_what_was_read(catalog, tmp_path):
     path = tmp_path / "m.gguf"
     path.write_bytes(tiny_gguf("walrus"))
-    result = run("info", path, env=environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS))
+    result = call("info", path)
     assert result.status == 3
     assert "model_type= architecture=walrus" in result.lines()
     assert "no model template registered for model_type='' / architecture='walrus'" in result.out
 
 
-def test_info_of_several_sources(site, tmp_path):
+def test_info_of_several_sources(catalog, tmp_path):
     good = tmp_path / "good.gguf"
     good.write_bytes(tiny_gguf("otter-gguf"))
     listing = tmp_path / "sources.txt"
     listing.write_text(f"# models\n{good}\n\n{tmp_path / 'absent.gguf'}\n")
-    env = environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS)
-    result = run("info", "--json", f"@{listing}", env=env)
+    result = call("info", "--json", f"@{listing}")
     assert result.status == 1
     document = json.loads(result.out)
     assert [model["source"] for model in document["models"]] == [str(good)]
@@ -262,7 +271,7 @@ def test_devices_documents():
     ],
 )
 def test_wrong_invocations_exit_with_2(words, message):
-    result = run(*words)
+    result = call(*words)
     assert result.status == 2
     assert result.out == ""
     assert message in result.err
@@ -283,7 +292,7 @@ def test_wrong_invocations_exit_with_2(words, message):
     ],
 )
 def test_other_refusals(words, status, message, tmp_path):
-    result = run("--cache-dir", tmp_path, *words)
+    result = call("--cache-dir", tmp_path, *words)
     assert result.status == status
     assert result.out == ""
     assert result.err.startswith("error: ")
@@ -291,28 +300,28 @@ def test_other_refusals(words, status, message, tmp_path):
     assert result.err.count("\n") == 1
 
 
-def test_the_environment_forbids_the_network_too(tmp_path):
-    env = environment(HF_HUB_OFFLINE="1", XDG_CACHE_HOME=str(tmp_path))
-    result = run("info", "pkg:absent-package", env=env)
+def test_the_environment_forbids_the_network_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    result = call("--cache-dir", tmp_path, "info", "pkg:absent-package")
     assert result.status == 1
     assert "HF_HUB_OFFLINE=1 forbids" in result.err
 
 
 def test_no_words_at_all_print_the_help_and_exit_with_2():
-    result = run()
+    result = call()
     assert result.status == 2
     assert "clikart-cli SOURCE --help" in result.out
 
 
 @pytest.mark.parametrize("words", [("--help",), ("-h",), ("list", "--help"), ("info", "-h")])
 def test_help_is_a_payload(words):
-    result = run(*words)
+    result = call(*words)
     assert (result.status, result.err) == (0, "")
     assert result.out.startswith("usage: clikart-cli")
 
 
 def test_version():
-    assert run("--version").out == f"clikart-cli {__version__}\n"
+    assert call("--version").out == f"clikart-cli {__version__}\n"
 
 
 def test_a_source_named_like_a_command_is_written_with_a_dot(tmp_path, site):
@@ -354,11 +363,10 @@ def test_the_console_script(site):
 # ---------------------------------------------------------------- the model's own commands
 
 
-def test_the_help_of_a_source(site, tmp_path):
+def test_the_help_of_a_source(catalog, tmp_path):
     path = tmp_path / "m.gguf"
     path.write_bytes(tiny_gguf("otter-gguf"))
-    env = environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS)
-    result = run(path, "--help", env=env)
+    result = call(path, "--help")
     assert (result.status, result.err) == (0, "")
     lines = result.lines()
     assert lines[:4] == [
@@ -371,27 +379,25 @@ def test_the_help_of_a_source(site, tmp_path):
     assert not any("dance" in line for line in lines)
 
 
-def test_a_verb_that_the_family_lacks(site, tmp_path):
+def test_a_verb_that_the_family_lacks(catalog, tmp_path):
     path = tmp_path / "m.gguf"
     path.write_bytes(tiny_gguf("otter-gguf"))
-    env = environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS)
-    result = run(path, "chat", env=env)
+    result = call(path, "chat")
     assert result.status == 3
     assert result.err == (
         "error: family 'otter' (text->text, text+image->text) provides no chat (it provides: prompt)\n"
     )
-    result = run(path, env=env)
+    result = call(path)
     assert result.status == 2
     assert "a command is missing; family 'otter'" in result.err
 
 
-def test_an_identity_only_family(site, tmp_path):
+def test_an_identity_only_family(catalog, tmp_path):
     model = tmp_path / "model"
     model.mkdir()
     (model / "config.json").write_text('{"model_type": "beaver"}')
     (model / "model.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0{}")
-    env = environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS)
-    result = run(model, "prompt", "hi", env=env)
+    result = call(model, "prompt", "hi")
     assert result.status == 3
     assert "identity-only" in result.err
 
@@ -409,14 +415,13 @@ def test_an_identity_only_family(site, tmp_path):
         ('{"model_type": "qwen3"}', 3, "pip install clika-family-qwen"),
     ],
 )
-def test_configurations_that_name_no_family(site, tmp_path, content, status, message):
+def test_configurations_that_name_no_family(catalog, tmp_path, content, status, message):
     model = tmp_path / "model"
     model.mkdir()
     (model / "model.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0{}")
     if content is not None:
         (model / "config.json").write_text(content)
-    env = environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS)
-    result = run(model, "prompt", "hi", env=env)
+    result = call(model, "prompt", "hi")
     assert (result.status, result.out) == (status, "")
     assert message in result.err
 
@@ -426,7 +431,7 @@ def test_configurations_that_name_no_family(site, tmp_path, content, status, mes
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts(shell):
-    result = run("completion", shell)
+    result = call("completion", shell)
     assert (result.status, result.err) == (0, "")
     for word in ("list", "devices", "info", "clikart-cli", "json"):
         assert word in result.out
@@ -437,7 +442,7 @@ def test_completion_scripts(shell):
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_bash_completion_answers():
-    text = run("completion", "bash").out
+    text = call("completion", "bash").out
     probe = (
         text + '\nCOMP_WORDS=(clikart-cli list --j); COMP_CWORD=2; _clikart_cli; echo "${COMPREPLY[@]}"'
         '\nCOMP_WORDS=(clikart-cli dev); COMP_CWORD=1; _clikart_cli; echo "${COMPREPLY[@]}"'

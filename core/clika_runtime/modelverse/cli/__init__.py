@@ -28,7 +28,7 @@ _EXIT_INTERRUPTED = 130
 
 # Root verbs: name -> (module, one line of help). A source of the same name is written ./NAME.
 ROOT_VERBS: dict[str, tuple[str, str]] = {
-    "list": (".list", "print the installed model families (the catalog); no network"),
+    "list": (".listing", "print the installed model families (the catalog); no network"),
     "devices": (".devices", "print the compute devices of this machine"),
     "info": (".info", "say what a model source is; no weights are loaded"),
     "completion": (".completion", "print a completion script for a shell"),
