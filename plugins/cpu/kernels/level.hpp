@@ -19,17 +19,11 @@
 // stand in kernels/plain/ and are compiled once.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-#include <limits>
-
+#include "prelude.hpp"
 #include "registry.hpp"
 
 #if defined(__x86_64__) || defined(_M_X64)
 #define CLIKA_X86 1
-#include <immintrin.h>
 #else
 #define CLIKA_X86 0
 #endif

@@ -47,7 +47,7 @@ struct Entry : clika_kernel {
     workspace = nullptr;
     for (int i = 0; i < 8; ++i) {
       input_dtypes[i] = F32;
-      input_schemes[i] = DENSE;
+      input_schemes[i] = 0;  // dense, as published
     }
     output_dtypes = F32;
     min_rank = 0;

@@ -308,7 +308,8 @@ class Kernels:
             return True
         if v.kind == 2:
             return all(self._fits(v.items[i], dtypes, schemes) for i in range(v.n_items))
-        return bool(dtypes >> v.dtype & 1 and schemes >> v.scheme & 1)
+        scheme_fits = schemes >> v.scheme & 1 if schemes else v.scheme == v.layout == 0
+        return bool(dtypes >> v.dtype & 1 and scheme_fits)
 
     def call(
         self, inputs: list[Any], outputs: list[Any], attrs: Any = (), scalars: Any = ()

@@ -182,7 +182,9 @@ enum clika_kernel_flags {
 };
 
 /* One kernel: the operator's name and what it serves. Masks are CLIKA_BIT(dtype or scheme); input i
- * uses input_dtypes[min(i, 7)]. The first entry of an operator that fits wins. */
+ * uses input_dtypes[min(i, 7)]. A scheme mask of 0 means dense tensors as published; any other mask
+ * names schemes (CLIKA_BIT(CLIKA_DENSE) among them), in every layout of the backend. The first entry of
+ * an operator that fits wins. */
 typedef struct clika_kernel {
   const char *op;
   const char *name;

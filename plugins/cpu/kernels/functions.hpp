@@ -1,0 +1,84 @@
+// The functions of one tensor, for every compute type. Included after elementwise.hpp.
+
+struct Neg {
+  template <class T>
+  static T apply(T x) {
+    if constexpr (std::is_integral<T>::value) {
+      return static_cast<T>(uint64_t{0} - static_cast<uint64_t>(x));
+    } else {
+      return -x;
+    }
+  }
+};
+struct Abs {
+  template <class T>
+  static T apply(T x) {
+    if constexpr (std::is_integral<T>::value) {
+      return std::is_signed<T>::value && x < T{0} ? Neg::apply(x) : x;
+    } else {
+      return std::fabs(x);
+    }
+  }
+};
+struct Square {
+  template <class T>
+  static T apply(T x) {
+    if constexpr (std::is_integral<T>::value) {
+      return static_cast<T>(static_cast<uint64_t>(x) * static_cast<uint64_t>(x));
+    } else {
+      return x * x;
+    }
+  }
+};
+struct Relu {
+  template <class T>
+  static T apply(T x) {
+    return x < T{0} ? T{0} : x;  // NaN stays NaN
+  }
+};
+struct Sign {
+  template <class T>
+  static T apply(T x) {
+    return static_cast<T>(static_cast<int>(x > T{0}) - static_cast<int>(x < T{0}));
+  }
+};
+
+// Rounding leaves integers as they are.
+#define CLIKA_ROUNDING(Name, function)                \
+  struct Name {                                       \
+    template <class T>                                \
+    static T apply(T x) {                             \
+      if constexpr (std::is_integral<T>::value) {     \
+        return x;                                     \
+      } else {                                        \
+        return function(x);                           \
+      }                                               \
+    }                                                 \
+  };
+CLIKA_ROUNDING(Floor, std::floor)
+CLIKA_ROUNDING(Ceil, std::ceil)
+CLIKA_ROUNDING(Round, std::nearbyint)
+#undef CLIKA_ROUNDING
+
+#define CLIKA_FUNCTION(Name, expression)  \
+  struct Name {                           \
+    template <class T>                    \
+    static T apply(T x) {                 \
+      return expression;                  \
+    }                                     \
+  };
+CLIKA_FUNCTION(Exp, std::exp(x))
+CLIKA_FUNCTION(Log, std::log(x))
+CLIKA_FUNCTION(Sqrt, std::sqrt(x))
+CLIKA_FUNCTION(Rsqrt, T{1} / std::sqrt(x))
+CLIKA_FUNCTION(Sin, std::sin(x))
+CLIKA_FUNCTION(Cos, std::cos(x))
+CLIKA_FUNCTION(Tanh, std::tanh(x))
+CLIKA_FUNCTION(Erf, std::erf(x))
+CLIKA_FUNCTION(Reciprocal, T{1} / x)
+CLIKA_FUNCTION(Sigmoid, T{1} / (T{1} + std::exp(-x)))
+CLIKA_FUNCTION(Silu, x / (T{1} + std::exp(-x)))
+CLIKA_FUNCTION(Gelu, T(0.5) * x * std::erfc(x * T(-0.7071067811865476)))
+// (1 + tanh u) / 2 is sigmoid(2 u), which does not cancel for negative u.
+CLIKA_FUNCTION(GeluTanh, x / (T{1} + std::exp(T(-1.5957691216057308) * (x + T(0.044715) * x * x * x))))
+#undef CLIKA_FUNCTION
