@@ -95,7 +95,7 @@ operator(
     lambda x: np.where(np.isinf(x), np.where(x > 0, x, np.nan), x * _sigmoid(x)),
     unary(-20, 20, ints=False, special=False),
     float32=(12, 0),
-    narrow=(4, 0),
+    narrow=(4, 0.001),
 )
 operator("gelu", _gelu, _gelu_cases, float32=(12, 4), narrow=(4, 1))
 operator("relu", lambda x: np.maximum(x, 0), unary(), float32=(0, 0), narrow=(0, 0))

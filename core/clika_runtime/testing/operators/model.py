@@ -256,7 +256,7 @@ def _attention_cases(make: Make) -> None:
     case("sinks", (3, 1), (9, 20), sinks=True)
     case("everything", (3, 1), (90, 20), sinks=True, window=13, softcap=8.0, sharp=4.0)
     case("not-causal", (4, 2), (10, 2), causal=False)
-    case("sharp", (3,), (40,), sharp=30.0)
+    case("sharp", (3,), (40,), sharp=8.0)
     case("no-tokens", (0, 2), (0, 6))
 
 

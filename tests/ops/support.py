@@ -1,0 +1,82 @@
+"""What the operator tests share: the CPU backend under the kit's cases, and PyTorch as the oracle.
+
+The oracle is treated as one more backend: its results stand the same comparison, which checks the
+reference's values and the rule's shapes and dtypes at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clika_runtime import dtypes
+from clika_runtime.errors import UnsupportedError
+from clika_runtime.testing import Case, Operand, _kit, check_case, check_rule
+
+#: What the CPU backend has to serve; a case in another dtype may be declined.
+REQUIRED = {"float32", "bfloat16", "int32", "int64", "bool"}
+
+
+def dtypes_of(case: Case) -> set[str]:
+    found = {dtype for _, dtype in _kit.inferred(case)}
+    for value in case.args:
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, Operand):
+                found.add(item.dtype)
+    return found
+
+
+def check_backend(case: Case, backend: str = "cpu", **options: Any) -> None:
+    try:
+        check_case(case, backend, **options)
+    except UnsupportedError as error:
+        if dtypes_of(case) <= REQUIRED:
+            raise
+        pytest.skip(str(error))
+
+
+def to_torch(torch: Any, value: Any) -> Any:
+    if isinstance(value, list):
+        return [to_torch(torch, item) for item in value]
+    if isinstance(value, dtypes.dtype):
+        return getattr(torch, value.name)
+    if not isinstance(value, Operand):
+        return value
+    if value.dtype == "bfloat16":
+        return torch.from_numpy(np.array(value.values, np.float32)).to(torch.bfloat16)
+    return torch.from_numpy(np.array(value.values))
+
+
+def check_oracle(case: Case, oracle: Any) -> None:
+    """``oracle(torch, *arguments)`` gives the case's expected shape, dtype and values."""
+    torch = pytest.importorskip("torch")
+    check_rule(case)
+    with torch.inference_mode():
+        results = oracle(torch, *(to_torch(torch, value) for value in case.args))
+    results = results if isinstance(results, tuple) else (results,)
+    wanted = _kit.expected(case)
+    for i, (shape, dtype) in enumerate(_kit.inferred(case)):
+        got = results[i]
+        assert tuple(got.shape) == shape, f"{case}: torch has {tuple(got.shape)}, the rule {shape}"
+        name = str(got.dtype).removeprefix("torch.")
+        assert name == dtype, f"{case}: torch has dtype {name}, the rule {dtype}"
+        values = got.float().numpy() if name == "bfloat16" else got.numpy()
+        _kit.compare(case, i, values, wanted[i], dtype)
+
+
+def pair(torch: Any, input: Any, other: Any) -> tuple[Any, Any]:
+    """Two operands as torch functions take them that know no numbers: a number becomes a 0-d tensor
+    of the dtype that the number has beside the other operand."""
+    if not isinstance(input, torch.Tensor):
+        input = _zero_dim(torch, input, other)
+    if not isinstance(other, torch.Tensor):
+        other = _zero_dim(torch, other, input)
+    return input, other
+
+
+def _zero_dim(torch: Any, number: Any, beside: Any) -> Any:
+    dtype = torch.result_type(beside, number)
+    # A 0-d tensor beside a 0-d tensor is no longer weak: give it the common dtype itself.
+    return torch.scalar_tensor(number, dtype=dtype)

@@ -1,0 +1,31 @@
+"""Cases and oracle of ``clamp``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clika_runtime.testing import cases
+from tests.ops.support import check_backend, check_oracle
+
+
+def oracle(torch: Any, input: Any, low: Any, high: Any) -> Any:
+    if isinstance(low, torch.Tensor):
+        return torch.minimum(torch.maximum(input, low), high)
+    return torch.clamp(input, low, high)
+
+
+@pytest.mark.parametrize("case", cases("clamp"), ids=str)
+def test_backend(case: Any) -> None:
+    check_backend(case)
+
+
+@pytest.mark.parametrize("case", cases("clamp"), ids=str)
+def test_plan(case: Any) -> None:
+    check_backend(case, planned=True)
+
+
+@pytest.mark.parametrize("case", cases("clamp"), ids=str)
+def test_oracle(case: Any) -> None:
+    check_oracle(case, oracle)

@@ -1,0 +1,29 @@
+"""Cases and oracle of ``copy_``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clika_runtime.testing import cases
+from tests.ops.support import check_backend, check_oracle
+
+
+def oracle(torch: Any, input: Any, source: Any) -> Any:
+    return input.copy_(source) if isinstance(source, torch.Tensor) else input.fill_(source)
+
+
+@pytest.mark.parametrize("case", cases("copy_"), ids=str)
+def test_backend(case: Any) -> None:
+    check_backend(case)
+
+
+@pytest.mark.parametrize("case", cases("copy_"), ids=str)
+def test_plan(case: Any) -> None:
+    check_backend(case, planned=True)
+
+
+@pytest.mark.parametrize("case", cases("copy_"), ids=str)
+def test_oracle(case: Any) -> None:
+    check_oracle(case, oracle)

@@ -1,0 +1,29 @@
+"""Cases and oracle of ``full``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clika_runtime.testing import cases
+from tests.ops.support import check_backend, check_oracle
+
+
+def oracle(torch: Any, shape: Any, value: Any, dtype: Any, device: Any) -> Any:
+    return torch.full(shape, value, dtype=dtype)
+
+
+@pytest.mark.parametrize("case", cases("full"), ids=str)
+def test_backend(case: Any) -> None:
+    check_backend(case)
+
+
+@pytest.mark.parametrize("case", cases("full"), ids=str)
+def test_plan(case: Any) -> None:
+    check_backend(case, planned=True)
+
+
+@pytest.mark.parametrize("case", cases("full"), ids=str)
+def test_oracle(case: Any) -> None:
+    check_oracle(case, oracle)

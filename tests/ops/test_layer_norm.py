@@ -1,0 +1,31 @@
+"""Cases and oracle of ``layer_norm``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clika_runtime.testing import cases
+from tests.ops.support import check_backend, check_oracle
+
+
+def oracle(torch: Any, input: Any, weight: Any, bias: Any, eps: float) -> Any:
+    weight, bias = (None if value is None else value.float() for value in (weight, bias))
+    row = (input.shape[-1],)
+    return torch.nn.functional.layer_norm(input.float(), row, weight, bias, eps).to(input.dtype)
+
+
+@pytest.mark.parametrize("case", cases("layer_norm"), ids=str)
+def test_backend(case: Any) -> None:
+    check_backend(case)
+
+
+@pytest.mark.parametrize("case", cases("layer_norm"), ids=str)
+def test_plan(case: Any) -> None:
+    check_backend(case, planned=True)
+
+
+@pytest.mark.parametrize("case", cases("layer_norm"), ids=str)
+def test_oracle(case: Any) -> None:
+    check_oracle(case, oracle)
