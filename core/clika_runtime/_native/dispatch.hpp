@@ -89,7 +89,7 @@ class BindingCache {
 struct Frame {
   static constexpr size_t kInputs = 64;
   size_t n_inputs = 0;
-  const TensorRecord* inputs[kInputs] = {};   // null: absent or a number
+  const TensorRecord* inputs[kInputs];   // null: absent or a number
   char numbers[kInputs][8];
   size_t n_groups = 0;
   int32_t groups[16];                         // see Node::groups

@@ -24,6 +24,7 @@ cdef enum:
     _MAX_ARGS = 24
     _KEY = 8192
 
+cdef DispatchCounters* _counts = &counters()
 cdef dict _OPS = {}
 cdef dict _METHODS = {}
 
@@ -106,7 +107,10 @@ cdef class Op:
     cdef dict positions      # keyword -> index
     cdef int n_positional    # arguments that may be given by position
     cdef public object __doc__
-    cdef bint traceable_number
+    cdef tuple defaults
+    cdef clika_scalar scalar_defaults[_MAX_ARGS]
+    cdef int8_t scalar_kind[_MAX_ARGS]  # 0 float, 1 int, 2 either
+    cdef int8_t has_scalar_default[_MAX_ARGS]
 
     def __cinit__(self, record):
         self.vectorcall = op_vectorcall
@@ -129,6 +133,13 @@ cdef class Op:
                 self.positions[alias] = i
             if not arg.keyword_only:
                 self.n_positional = i + 1
+            self.has_scalar_default[i] = 0
+            if arg.kind == "scalar":
+                self.scalar_kind[i] = {"float": 0, "int": 1}.get(arg.type, 2)
+                if isinstance(arg.default, (int, float)):
+                    self._scalar(i, arg.default, &self.scalar_defaults[i])
+                    self.has_scalar_default[i] = 1
+        self.defaults = tuple([arg.default for arg in record.args])
         self.__doc__ = record.summary + ("\n\n" + record.doc if record.doc else "")
 
     @property
@@ -227,7 +238,12 @@ cdef class Op:
         for i in range(self.n_args):
             kind = self.kinds[i]
             if slots[i] is NULL:
-                value = self.args[i].default
+                value = self.defaults[i]
+                if self.has_scalar_default[i]:
+                    slots[i] = <PyObject*>value
+                    frame.scalars[frame.n_scalars] = self.scalar_defaults[i]
+                    frame.n_scalars += 1
+                    continue
                 if value is REQUIRED:
                     raise self._fault(f"missing argument '{self.args[i].name}'")
                 slots[i] = <PyObject*>value  # the record keeps it alive
@@ -304,7 +320,7 @@ cdef class Op:
                     frame.scalars[frame.n_scalars].is_float = 0
                     frame.scalars[frame.n_scalars].i = 0
                     frame.scalars[frame.n_scalars].f = 0
-                elif isinstance(value, _GraphScalar):
+                elif type(value) is _GraphScalar:
                     traced = True
                 else:
                     self._scalar(i, value, &frame.scalars[frame.n_scalars])
@@ -313,14 +329,14 @@ cdef class Op:
             return _trace(self, [<object>slots[i] for i in range(self.n_args)])
         binding = self.cache.find(key.data, key.n)
         if binding is NULL:
-            counters().misses += 1
+            _counts.misses += 1
             values = [<object>slots[i] for i in range(self.n_args)]
             fake = self._miss(&key, &frame, values)
             if fake is not None:
                 return fake
             binding = self.cache.find(key.data, key.n)
         else:
-            counters().hits += 1
+            _counts.hits += 1
         return self._run(binding, &frame, slots)
 
     cdef object _wrong(self, int i, object value):
@@ -430,6 +446,12 @@ cdef class Op:
         return False
 
     cdef int _scalar(self, int i, object value, clika_scalar* out) except -1:
+        if type(value) is float and self.scalar_kind[i] != 1:
+            out.is_none = 0
+            out.is_float = 1
+            out.f = <double>value
+            out.i = <int64_t>out.f if -9e18 < out.f < 9e18 else 0
+            return 0
         arg = self.args[i]
         if isinstance(value, Tensor):
             value = value.item()
@@ -1037,13 +1059,13 @@ cdef object _run_python(Op op, const Binding* binding, Frame* frame, PyObject** 
     call.outputs = results
     call.attrs = binding.attrs.get().items.data()
     call.scalars = frame.scalars
-    counters().kernel_calls += 1
+    _counts.kernel_calls += 1
     _python_call(op, <object>binding.python_kernel, &call)
     return made[0] if len(made) == 1 else tuple(made)
 
 
 def dispatch_counters():
     """Counts of this process: dispatch ``hits``, ``misses``, ``evictions``; kernel calls, inline and queued."""
-    cdef DispatchCounters* c = &counters()
+    cdef DispatchCounters* c = _counts
     return {"hits": c.hits, "misses": c.misses, "evictions": c.evictions, "kernel_calls": c.kernel_calls,
             "inline_calls": c.inline_calls, "queued_calls": c.queued_calls}

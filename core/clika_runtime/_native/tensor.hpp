@@ -8,8 +8,8 @@ namespace clika {
 struct TensorRecord {
   Storage* storage = nullptr;  // null: fake or traced
   int64_t offset = 0;          // bytes
-  int64_t shape[CLIKA_MAX_RANK] = {};
-  int64_t strides[CLIKA_MAX_RANK] = {};  // elements
+  int64_t shape[CLIKA_MAX_RANK];    // the first `rank` entries count
+  int64_t strides[CLIKA_MAX_RANK];  // elements
   int32_t rank = 0;
   int32_t dtype = 0;
   int32_t scheme = 0;
