@@ -51,6 +51,35 @@ def catalog(site, monkeypatch):
     monkeypatch.setattr(plugins, "_registry", None)
 
 
+MODELS = """
+from clika_runtime.hooks import hookimpl
+from clika_runtime.plugins import ModelSpec
+
+@hookimpl
+def clika_register_models(register):
+    register(ModelSpec(name="tiny-otter", contract=1, files=("otter_files/m.gguf",)))
+    register(ModelSpec(name="lost-otter", contract=1, files=("otter_files/lost.gguf",)))
+"""
+
+
+def test_a_registered_model_is_found_by_its_name(site, catalog, monkeypatch):
+    monkeypatch.setenv("CLIKA_RT_ALLOW_PLUGINS", OURS + ",otters")
+    install_plugin(site, "otter-models", "3.1", "clika_runtime.models", "otters", MODELS)
+    (site / "otter_files").mkdir()
+    (site / "otter_files" / "m.gguf").write_bytes(tiny_gguf("otter-gguf"))
+    result = call("info", "pkg:tiny-otter")
+    assert (result.status, result.err) == (0, "")
+    assert "source: package otter-models 3.1 (registered)" in result.out
+    assert call("info", "pkg:tiny-otter==3.1").status == 0
+    result = call("info", "pkg:tiny-otter==9", "--offline")
+    assert (result.status, "neither installed nor in the cache" in result.err) == (1, True)
+    result = call("info", "pkg:otter-models")
+    assert result.status == 2
+    assert "name one: pkg:tiny-otter, pkg:lost-otter" in result.err
+    result = call("info", "pkg:lost-otter")
+    assert (result.status, "no such file exists" in result.err) == (1, True)
+
+
 @pytest.fixture(autouse=True)
 def plain(monkeypatch):
     for name in ("CLIKA_MODELVERSE_OFFLINE", "HF_HUB_OFFLINE", "NO_COLOR"):
@@ -227,6 +256,31 @@ def test_info_of_several_sources(catalog, tmp_path):
     assert [model["source"] for model in document["models"]] == [str(good)]
     assert document["refused"][0]["code"] == "NO_SUCHFILE"
     assert re.search(r"^\[[-\d]+ [\d:.]+\] \[modelverse\] \[warning\] .*absent\.gguf", result.err)
+
+
+def test_what_a_checkpoint_says_cannot_drive_the_terminal(catalog, tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    hostile = {"model_type": "evil\x1b[2J\n" + "x" * 500, "architectures": ["A\x9bB"]}
+    (model / "config.json").write_text(json.dumps(hostile))
+    (model / "model.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0{}")
+    for words in (("info", model), (model, "prompt", "hi")):
+        result = call(*words)
+        assert result.status == 3
+        text = result.out + result.err
+        assert text.replace("\n", "").isprintable()
+        assert max(map(len, text.splitlines())) < 600
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs file names that are no text")
+def test_a_file_name_that_is_no_text(site, tmp_path):
+    path = os.path.join(os.fsencode(tmp_path), b"m\xff.gguf")
+    with open(path, "wb") as file:
+        file.write(tiny_gguf("otter-gguf"))
+    env = environment(site, CLIKA_RT_ALLOW_PLUGINS=OURS)
+    result = run("info", os.fsdecode(path), env=env)
+    assert result.status == 0, result.err
+    assert "family=otter" in result.out
 
 
 # ---------------------------------------------------------------- devices

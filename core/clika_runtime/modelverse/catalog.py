@@ -15,7 +15,16 @@ from .._version import __version__
 from ..errors import InvalidArgumentError, NotFoundError, UnsupportedError
 from .sources import ResolvedSource
 
-__all__ = ["Identity", "catalog_document", "catalog_text", "identify", "probe", "served_verbs", "verbs"]
+__all__ = [
+    "Identity",
+    "catalog_document",
+    "catalog_text",
+    "identify",
+    "printable",
+    "probe",
+    "served_verbs",
+    "verbs",
+]
 
 #: Verbs that the command line of this release carries out: name -> (module, one line of help).
 VERBS: dict[str, tuple[str, str]] = {
@@ -124,13 +133,19 @@ def _matched(
         if error.code_name == "FAMILY_UNKNOWN":
             installed = ", ".join(sorted(plugins.families())) or "none"
             refusal = UnsupportedError(
-                f"{source.path}: no model template registered for model_type='{model_type:.80}' / "
-                f"architecture='{architecture:.80}'; installed families: {installed}",
+                f"{source.path}: no model template registered for model_type='{printable(model_type)}' / "
+                f"architecture='{printable(architecture)}'; installed families: {installed}",
                 "FAMILY_UNKNOWN",
             )
             refusal.__cause__ = error
         return Identity(source.kind, model_type, architecture, None, refusal)
     return Identity(source.kind, model_type, architecture, row)
+
+
+def printable(text: str, limit: int = 80) -> str:
+    """A checkpoint's own word as one line that a terminal shows harmlessly, cut to ``limit`` characters."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= limit else line[: limit - 3] + "..."
 
 
 # ---------------------------------------------------------------- verbs

@@ -154,14 +154,15 @@ def _root_parser() -> Parser:
 
 
 def _payload_in_utf8() -> None:
-    """The payload is UTF-8 whatever the locale says; a terminal keeps its own encoding."""
+    """The payload is UTF-8 whatever the locale says; a terminal keeps its own encoding. A file name that
+    is no text must not end a command, so what cannot be encoded is shown escaped."""
     stream = sys.stdout
-    encoding = (getattr(stream, "encoding", None) or "").lower().replace("-", "")
-    if encoding != "utf8" and hasattr(stream, "reconfigure"):
-        if stream.isatty():
-            stream.reconfigure(errors="replace")
-        else:
-            stream.reconfigure(encoding="utf-8")
+    if not hasattr(stream, "reconfigure"):
+        return
+    if stream.isatty():
+        stream.reconfigure(errors="backslashreplace")
+    else:
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def configure(arguments: Any, parser: Parser) -> None:
@@ -169,6 +170,8 @@ def configure(arguments: Any, parser: Parser) -> None:
     given = vars(arguments)
     if given.get("verbose") and given.get("quiet"):
         parser.error("--verbose and --quiet exclude each other")
+    if given.get("no_color"):
+        os.environ["NO_COLOR"] = "1"  # for the processes that a command starts, such as pip
     configure_logging(
         verbose=bool(given.get("verbose")),
         quiet=bool(given.get("quiet")),

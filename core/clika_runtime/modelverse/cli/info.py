@@ -173,11 +173,8 @@ def _has_template(source: ResolvedSource) -> bool:
 
 
 def _text(value: object) -> str | None:
-    """One printable line of a checkpoint's own text, cut to a readable length."""
-    if not isinstance(value, str) or not value.strip():
-        return None
-    line = " ".join("".join(c if c.isprintable() else " " for c in value).split())
-    return line[:200] or None
+    """A checkpoint's own text as one printable line; None when it states none."""
+    return (catalog.printable(value, 200) or None) if isinstance(value, str) else None
 
 
 def text_of(facts: Mapping[str, Any]) -> str:
@@ -189,7 +186,8 @@ def text_of(facts: Mapping[str, Any]) -> str:
     where = weights["files"][0]["path"]
     if origin["package"]:
         where = f"package {origin['package']} {origin['version']} ({origin['found']})"
-    identity = f"model_type={facts['model_type']} architecture={facts['architecture']}"
+    model_type, architecture = map(catalog.printable, (facts["model_type"], facts["architecture"]))
+    identity = f"model_type={model_type} architecture={architecture}"
     lines = [facts["source"]]
     if facts["refusal"]:
         lines += [identity, f"not served: {facts['refusal']}"]

