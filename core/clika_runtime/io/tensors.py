@@ -60,7 +60,7 @@ def load_gguf(path: str | os.PathLike[str], device: Any = None) -> tuple[dict[st
 
 
 def load_safetensors(path: str | os.PathLike[str], device: Any = None) -> dict[str, Tensor]:
-    """Load a safetensors file, an index of shards, or a directory of one: tensors by name, in order.
+    """Load a safetensors file, an index of shards or a directory: tensors by name, in order.
 
     The bytes stay in the file's mapping on the CPU. Errors as ``open_safetensors``.
 

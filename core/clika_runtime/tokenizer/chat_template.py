@@ -251,8 +251,12 @@ def _check_filter(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
         _require(len(value), MAX_ITEMS, "a list of characters")
     elif name == "tojson":
         _check_width(*rest)
-        indent = next((item for item in rest if isinstance(item, int)), 0)
-        _require(_weigh(value) * (1 + max(indent, 0)), MAX_VALUE, "a JSON text")
+        # Indentation and separators may come with every item.
+        extra = sum(
+            len(i) if isinstance(i, str) else max(i, 0) for i in rest if isinstance(i, (int, str))
+        )
+        extra += sum(_weigh(item) for item in rest if isinstance(item, (list, tuple)))
+        _require(_weigh(value) * (1 + extra), MAX_VALUE, "a JSON text")
     if name not in ("default", "d", "items", "first", "last", "length", "count"):
         _weigh(value)
 

@@ -256,7 +256,7 @@ def test_missing_shard(tmp_path: Path) -> None:
 
 def test_tensor_that_is_not_in_its_shard(tmp_path: Path) -> None:
     index = write_shards(tmp_path / "model", {"t0": "one.safetensors", "t7": "two.safetensors"})
-    with pytest.raises(InvalidArgumentError, match="weight_map says 't7' is in 'two.safetensors'"):
+    with pytest.raises(InvalidArgumentError, match=r"weight_map says 't7' is in 'two.safetensors'"):
         open_safetensors(index)
 
 
@@ -306,7 +306,12 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     for name, row, error, message in (
-        ("a", ("float32", (3,), bytes(8)), InvalidArgumentError, "needs 12 bytes, the buffer has 8"),
+        (
+            "a",
+            ("float32", (3,), bytes(8)),
+            InvalidArgumentError,
+            "needs 12 bytes, the buffer has 8",
+        ),
         ("a", ("complex64", (1,), bytes(8)), UnsupportedError, "'complex64' cannot be stored"),
         ("__metadata__", ("uint8", (1,), b"x"), InvalidArgumentError, "cannot be named"),
         ("a", ("float32", (2,), np.zeros(4, np.float32)[::2]), InvalidArgumentError, "contiguous"),
