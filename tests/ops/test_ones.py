@@ -1,4 +1,4 @@
-"""Cases and oracle of ``ones``."""
+"""Cases and oracle of ``ones`` and ``zeros``."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ import pytest
 from clika_runtime.testing import cases
 from tests.ops.support import check_backend, check_oracle
 
-
-def oracle(torch: Any, shape: Any, dtype: Any, device: Any) -> Any:
-    return torch.ones(shape, dtype=dtype)
+CASES = [*cases("ones"), *cases("zeros")]
 
 
-@pytest.mark.parametrize("case", cases("ones"), ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_backend(case: Any) -> None:
     check_backend(case)
 
 
-@pytest.mark.parametrize("case", cases("ones"), ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_plan(case: Any) -> None:
     check_backend(case, planned=True)
 
 
-@pytest.mark.parametrize("case", cases("ones"), ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_oracle(case: Any) -> None:
-    check_oracle(case, oracle)
+    check_oracle(case, lambda torch, shape, dtype, _: getattr(torch, case.op)(shape, dtype=dtype))
