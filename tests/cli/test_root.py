@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -270,6 +271,36 @@ def test_what_a_checkpoint_says_cannot_drive_the_terminal(catalog, tmp_path):
         text = result.out + result.err
         assert text.replace("\n", "").isprintable()
         assert max(map(len, text.splitlines())) < 600
+
+
+def test_damaged_files_never_end_in_an_internal_error(catalog, tmp_path):
+    generator = random.Random(11)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    config = b'{"model_type": "otter", "architectures": ["A"], "max_position_embeddings": 64}'
+    header = b'{"w":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}}'
+    weights = len(header).to_bytes(8, "little") + header + bytes(16)
+    whole = {"m.gguf": tiny_gguf("otter-gguf"), "config.json": config, "model.safetensors": weights}
+    seen = set()
+    for _ in range(300):
+        target = generator.choice(list(whole))
+        data = bytearray(whole[target])
+        for _ in range(generator.randint(1, 6)):
+            data[generator.randrange(len(data))] = generator.randrange(256)
+        if generator.random() < 0.2:
+            del data[generator.randrange(len(data)) :]
+        for name in ("config.json", "model.safetensors"):
+            (folder / name).write_bytes(whole[name])
+        path = tmp_path / target if target == "m.gguf" else folder / target
+        path.write_bytes(data)
+        result = call("info", path if target == "m.gguf" else folder)
+        assert "internal error" not in result.err
+        assert result.status in (0, 1, 3)
+        if result.status == 1:
+            assert result.err.startswith("error: ")
+            assert str(tmp_path) in result.err
+        seen.add(result.status)
+    assert seen == {0, 1, 3}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs file names that are no text")

@@ -177,6 +177,13 @@ def _text(value: object) -> str | None:
     return (catalog.printable(value, 200) or None) if isinstance(value, str) else None
 
 
+def _count(number: int) -> str:
+    for limit, unit in ((10**9, "B"), (10**6, "M"), (10**3, "K")):
+        if number >= limit:
+            return f"{number / limit:.1f} {unit}"
+    return str(number)
+
+
 def text_of(facts: Mapping[str, Any]) -> str:
     """The facts for people."""
     parts = facts["components"]
@@ -202,7 +209,7 @@ def text_of(facts: Mapping[str, Any]) -> str:
     types = ", ".join(f"{count} {kind}" for kind, count in weights["tensor_types"].items())
     count = len(weights["files"])
     lines.append(
-        f"weights: {facts['parameters'] / 1e6:.1f} M parameters, {human_size(weights['bytes'])} in "
+        f"weights: {_count(facts['parameters'])} parameters, {human_size(weights['bytes'])} in "
         f"{count} file{'s' if count > 1 else ''}, {weights['bits_per_weight']:.2f} bits per weight ({types})"
     )
     if facts["context_length"]:
