@@ -188,9 +188,7 @@ int32_t run_fast(const Linear& p) {
     const double cost = 0.3 * static_cast<double>(T * p.k);
     parallel(p.call, tiles, piece(p.call, tiles, cost), [&](int64_t begin, int64_t end, int32_t) {
       for (int64_t i = begin; i < end; ++i) {
-        with_count<kFastTokens>(std::min(T, p.m - i * T), [&](auto count) {
-          quantize_tile<Format::kFactor, count()>(x + i * T * p.k, p.k, tokens + i * T * token_bytes);
-        });
+        quantize_tile<Format::kFactor>(x + i * T * p.k, p.k, std::min(T, p.m - i * T), tokens + i * T * token_bytes);
       }
     });
   });
@@ -245,37 +243,34 @@ int32_t run_fast(const Linear& p) {
 
 // ------------------------------------------------------------------ exact: float32 values, float32 products
 // A source gives fill(group, first, last, panel): the exact values of columns [first, last) of a group's rows,
-// column by column. Two groups meet a tile of tokens at a time.
+// column by column. Four groups meet a tile of tokens at a time, two by two where the tile is wide.
 
 #if CLIKA_LEVEL == 2
 constexpr int kExactTokens = 8;
 #else
-constexpr int kExactTokens = 6;  // 12 sums, 2 registers of values
+constexpr int kExactTokens = 6;  // times 2 groups: 12 sums, the rest for values
 #endif
-constexpr int64_t kPanel = 128;      // columns decoded at a time: two panels stay in the first-level cache
-constexpr int64_t kExactTiles = 16;  // tiles that share a decoded panel
+constexpr int kExactGroups = 4;
+constexpr int64_t kPanel = 128;      // columns decoded at a time: the panels stay in the first-level cache
+constexpr int64_t kExactTiles = 16;  // tiles that share decoded panels
 
-template <int T>
-CLIKA_INLINE void multiply_panel(const float* first, const float* second, const float* x, int64_t columns,
-                                 float* sums) {
-  vf a[T];
-  vf b[T];
-  for (int t = 0; t < T; ++t) {
-    a[t] = load(sums + (2 * t) * W);
-    b[t] = load(sums + (2 * t + 1) * W);
+// Adds columns of G groups times T tokens to sums[g][t], which lie `pitch` floats apart from group to group.
+template <int G, int T>
+CLIKA_INLINE void multiply_panel(const float* panel, const float* x, int64_t columns, float* sums, int64_t pitch) {
+  vf total[G][T];
+  for (int g = 0; g < G; ++g) {
+    for (int t = 0; t < T; ++t) total[g][t] = load(sums + g * pitch + t * W);
   }
   for (int64_t k = 0; k < columns; ++k) {
-    const vf u = load(first + k * W);
-    const vf v = load(second + k * W);
+    vf value[G];
+    for (int g = 0; g < G; ++g) value[g] = load(panel + (g * kPanel + k) * W);
     for (int t = 0; t < T; ++t) {
       const vf s = splat(x[k * T + t]);
-      a[t] = fma(u, s, a[t]);
-      b[t] = fma(v, s, b[t]);
+      for (int g = 0; g < G; ++g) total[g][t] = fma(value[g], s, total[g][t]);
     }
   }
-  for (int t = 0; t < T; ++t) {
-    store(sums + (2 * t) * W, a[t]);
-    store(sums + (2 * t + 1) * W, b[t]);
+  for (int g = 0; g < G; ++g) {
+    for (int t = 0; t < T; ++t) store(sums + g * pitch + t * W, total[g][t]);
   }
 }
 
@@ -305,36 +300,43 @@ int32_t run_exact(const Linear& p, const Source& source) {
   }
 
   const int64_t groups = group_count(p.n, kGroup);
-  const int64_t pairs = group_count(groups, 2);
+  const int64_t strips = group_count(groups, kExactGroups);
   const int64_t runs = group_count(tiles, kExactTiles);
-  const int64_t units = pairs * runs;
-  const double cost = static_cast<double>(2 * kGroup * p.k) *
-                      (0.2 + static_cast<double>(std::min(p.m, kExactTiles * T)) / 32.0);
+  const int64_t units = strips * runs;
+  const double cost = static_cast<double>(kExactGroups * kGroup * p.k) *
+                      (0.1 + static_cast<double>(std::min(p.m, kExactTiles * T)) / 32.0);
   parallel(p.call, units, piece(p.call, units, cost), [&](int64_t begin, int64_t end, int32_t) {
-    alignas(64) float panels[2][kPanel * W];
-    alignas(64) float sums[kExactTiles * T * 2 * W];
+    constexpr int64_t kPitch = kExactTiles * T * W;
+    alignas(64) float panels[kExactGroups * kPanel * W];
+    alignas(64) float sums[kExactGroups * kPitch];
     for (int64_t u = begin; u < end; ++u) {
-      const int64_t group = (u / runs) * 2;
-      const bool both = group + 1 < groups;
+      const int64_t group = (u / runs) * kExactGroups;
+      const int64_t count = std::min<int64_t>(kExactGroups, groups - group);
       const int64_t first_tile = (u % runs) * kExactTiles;
       const int64_t last_tile = std::min(tiles, first_tile + kExactTiles);
       const int64_t first_token = first_tile * T;
       const int64_t last_token = std::min(p.m, last_tile * T);
-      std::memset(sums, 0, sizeof(float) * static_cast<size_t>((last_token - first_token) * 2 * W));
+      for (int64_t g = 0; g < kExactGroups; ++g) {
+        std::memset(sums + g * kPitch, 0, sizeof(float) * static_cast<size_t>((last_token - first_token) * W));
+      }
+      // Groups past the last one are zeros; their sums are not written.
+      if (count < kExactGroups) std::memset(panels, 0, sizeof(panels));
       for (int64_t k = 0; k < p.k; k += kPanel) {
-        const int64_t end_k = std::min(p.k, k + kPanel);
-        source.fill(group, k, end_k, panels[0]);
-        if (both) source.fill(group + 1, k, end_k, panels[1]);
+        const int64_t columns = std::min(kPanel, p.k - k);
+        for (int64_t g = 0; g < count; ++g) source.fill(group + g, k, k + columns, panels + g * kPanel * W);
         for (int64_t i = first_tile; i < last_tile; ++i) {
-          with_count<kExactTokens>(std::min(T, p.m - i * T), [&](auto count) {
-            multiply_panel<count()>(panels[0], panels[both ? 1 : 0], tokens + i * T * p.k + k * count(), end_k - k,
-                                    sums + (i * T - first_token) * 2 * W);
+          float* to = sums + (i * T - first_token) * W;
+          with_count<kExactTokens>(std::min(T, p.m - i * T), [&](auto size) {
+            constexpr int kAtOnce = size() <= kExactTokens / 2 ? kExactGroups : kExactGroups / 2;
+            const float* x = tokens + i * T * p.k + k * size();
+            for (int64_t g = 0; g < count; g += kAtOnce) {
+              multiply_panel<kAtOnce, size()>(panels + g * kPanel * W, x, columns, to + g * kPitch, kPitch);
+            }
           });
         }
       }
       for (int64_t t = first_token; t < last_token; ++t) {
-        put(p, t, group, load(sums + (t - first_token) * 2 * W));
-        if (both) put(p, t, group + 1, load(sums + ((t - first_token) * 2 + 1) * W));
+        for (int64_t g = 0; g < count; ++g) put(p, t, group + g, load(sums + g * kPitch + (t - first_token) * W));
       }
     }
   });

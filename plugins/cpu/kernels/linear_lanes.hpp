@@ -11,11 +11,45 @@ CLIKA_INLINE vu load_words(const uint8_t* p) { return *reinterpret_cast<const vu
 CLIKA_INLINE vf load_halves(const uint8_t* p) { return load(reinterpret_cast<const f16*>(p)); }
 CLIKA_INLINE vu low_halves(vu x) { return x & 0x0f0f0f0fu; }
 CLIKA_INLINE vu high_halves(vu x) { return (x >> 4) & 0x0f0f0f0fu; }
+CLIKA_INLINE vi code(vu words, int shift) { return reinterpret_cast<vi>((words >> shift) & 15u); }
 CLIKA_INLINE vf to_floats(vi x) { return __builtin_convertvector(x, vf); }
-CLIKA_INLINE void store_bytes(int8_t* p, vi x) {
-  const vc narrow = __builtin_convertvector(x, vc);
-  std::memcpy(p, &narrow, W);
+
+// The 32 int8 codes of a block of activations from their int32 lanes, and reductions over lanes.
+constexpr int kBlockLanes = kBlock / W;
+#if CLIKA_X86 && CLIKA_LEVEL == 1
+CLIKA_INLINE void store_codes(int8_t* p, const vi (&x)[kBlockLanes]) {
+  const __m256i first = _mm256_packs_epi32((__m256i)x[0], (__m256i)x[1]);
+  const __m256i second = _mm256_packs_epi32((__m256i)x[2], (__m256i)x[3]);
+  const __m256i mixed = _mm256_packs_epi16(first, second);  // in quarters of 4: 0 2 4 6 1 3 5 7
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permutevar8x32_epi32(mixed, order));
 }
+CLIKA_INLINE int32_t max_lane(vi x) {
+  __m128i h = _mm_max_epi32(_mm256_castsi256_si128((__m256i)x), _mm256_extracti128_si256((__m256i)x, 1));
+  h = _mm_max_epi32(h, _mm_shuffle_epi32(h, 0x4e));
+  return _mm_cvtsi128_si32(_mm_max_epi32(h, _mm_shuffle_epi32(h, 0xb1)));
+}
+CLIKA_INLINE int32_t sum_lanes(vi x) {
+  __m128i h = _mm_add_epi32(_mm256_castsi256_si128((__m256i)x), _mm256_extracti128_si256((__m256i)x, 1));
+  h = _mm_add_epi32(h, _mm_shuffle_epi32(h, 0x4e));
+  return _mm_cvtsi128_si32(_mm_add_epi32(h, _mm_shuffle_epi32(h, 0xb1)));
+}
+#else
+CLIKA_INLINE void store_codes(int8_t* p, const vi (&x)[kBlockLanes]) {
+  for (int i = 0; i < kBlockLanes; ++i) {
+    const vc narrow = __builtin_convertvector(x[i], vc);
+    std::memcpy(p + i * W, &narrow, W);
+  }
+}
+#if CLIKA_X86 && CLIKA_LEVEL == 2
+CLIKA_INLINE int32_t max_lane(vi x) { return _mm512_reduce_max_epi32((__m512i)x); }
+CLIKA_INLINE int32_t sum_lanes(vi x) { return _mm512_reduce_add_epi32((__m512i)x); }
+#else
+CLIKA_INLINE int32_t max_lane(vi x) { return std::max(std::max(x[0], x[1]), std::max(x[2], x[3])); }
+CLIKA_INLINE int32_t sum_lanes(vi x) { return (x[0] + x[1]) + (x[2] + x[3]); }
+#endif
+#endif
+
 CLIKA_INLINE int32_t word_at(const int8_t* p) {
   int32_t word;
   std::memcpy(&word, p, 4);

@@ -32,10 +32,14 @@ struct FormatQ4_0 {
 
   static CLIKA_INLINE void expand(const uint8_t* column, float* panel) {
     const vf d = load_halves(column + 16 * W);
-    for (int k = 0; k < kBlock; ++k) {
-      const vu words = load_words(column + 4 * W * (k % 16 / 4));
-      const vu code = (words >> (8 * (k % 4) + 4 * (k / 16))) & 15u;
-      store(panel + k * W, d * to_floats(reinterpret_cast<vi>(code) - 8));
+    for (int half = 0; half < 8; half += 4) {
+      for (int j = 0; j < 4; ++j) {
+        const vu words = load_words(column + 4 * W * j);
+        for (int c = 0; c < 4; ++c) {
+          store(panel, d * to_floats(code(words, half + 8 * c) - 8));
+          panel += W;
+        }
+      }
     }
   }
 };

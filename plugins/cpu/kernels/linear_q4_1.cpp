@@ -36,11 +36,15 @@ struct FormatQ4_1 {
   static CLIKA_INLINE void expand(const uint8_t* column, float* panel) {
     const vf d = load_halves(column + 16 * W);
     const vf m = load_halves(column + 18 * W);
-    for (int k = 0; k < kBlock; ++k) {
-      const vu words = load_words(column + 4 * W * (k % 16 / 4));
-      const vu code = (words >> (8 * (k % 4) + 4 * (k / 16))) & 15u;
-      // The product is exact (11 + 4 bits), so the fused form rounds as a product and a sum do.
-      store(panel + k * W, fma(d, to_floats(reinterpret_cast<vi>(code)), m));
+    for (int half = 0; half < 8; half += 4) {
+      for (int j = 0; j < 4; ++j) {
+        const vu words = load_words(column + 4 * W * j);
+        for (int c = 0; c < 4; ++c) {
+          // The product is exact (11 + 4 bits), so the fused form rounds as a product and a sum do.
+          store(panel, fma(d, to_floats(code(words, half + 8 * c)), m));
+          panel += W;
+        }
+      }
     }
   }
 };

@@ -30,10 +30,13 @@ struct FormatQ8_0 {
 
   static CLIKA_INLINE void expand(const uint8_t* column, float* panel) {
     const vf d = load_halves(column + 32 * W);
-    for (int k = 0; k < kBlock; ++k) {
-      const vu words = load_words(column + 4 * W * (k / 4));
-      const vi code = reinterpret_cast<vi>(words << (24 - 8 * (k % 4))) >> 24;
-      store(panel + k * W, d * to_floats(code));
+    for (int j = 0; j < 8; ++j) {
+      const vu words = load_words(column + 4 * W * j);
+      for (int c = 0; c < 4; ++c) {
+        const vi code = reinterpret_cast<vi>(words << (24 - 8 * c)) >> 24;
+        store(panel, d * to_floats(code));
+        panel += W;
+      }
     }
   }
 };

@@ -17,6 +17,30 @@ constexpr int kGroup = W;  // rows of a group, which is also the layout's number
 
 inline int64_t group_count(int64_t rows, int64_t group) { return (rows + group - 1) / group; }
 
+// Copies the codes of four rows: `words` words of 4 bytes each, word j of row r to out + 4 * (j * G + r).
+template <int G, int kWords>
+CLIKA_INLINE void interleave_four(const uint8_t* const (&rows)[4], uint8_t* out) {
+#if CLIKA_X86
+  for (int j = 0; j < kWords; j += 4) {
+    __m128i x[4];
+    for (int r = 0; r < 4; ++r) x[r] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[r] + 4 * j));
+    const __m128i a = _mm_unpacklo_epi32(x[0], x[1]);
+    const __m128i b = _mm_unpacklo_epi32(x[2], x[3]);
+    const __m128i c = _mm_unpackhi_epi32(x[0], x[1]);
+    const __m128i d = _mm_unpackhi_epi32(x[2], x[3]);
+    __m128i* to = reinterpret_cast<__m128i*>(out + 4 * j * G);
+    _mm_storeu_si128(to, _mm_unpacklo_epi64(a, b));
+    _mm_storeu_si128(to + G / 4, _mm_unpackhi_epi64(a, b));
+    _mm_storeu_si128(to + 2 * (G / 4), _mm_unpacklo_epi64(c, d));
+    _mm_storeu_si128(to + 3 * (G / 4), _mm_unpackhi_epi64(c, d));
+  }
+#else
+  for (int j = 0; j < kWords; ++j) {
+    for (int r = 0; r < 4; ++r) std::memcpy(out + 4 * (j * G + r), rows[r] + 4 * j, 4);
+  }
+#endif
+}
+
 // Packs block columns [first, last) of `rows` <= G rows into `out` (the start of column `first`). `source` is
 // the group's first row, `stride` the bytes of a row.
 template <int G, class Block>
@@ -24,18 +48,21 @@ inline void pack_group(const uint8_t* source, int64_t stride, int64_t rows, int6
                        uint8_t* out) {
   constexpr int kWords = sizeof(Block::q) / 4;
   constexpr int kHalves = (sizeof(Block) - sizeof(Block::q)) / 2;
+  static const Block kZero = {};
   for (int64_t b = first; b < last; ++b) {
-    for (int64_t r = 0; r < rows; ++r) {
-      const uint8_t* block = source + r * stride + b * static_cast<int64_t>(sizeof(Block));
-      const uint8_t* codes = block + 2 * kHalves;
-      for (int j = 0; j < kWords; ++j) std::memcpy(out + 4 * (j * G + r), codes + 4 * j, 4);
-      uint8_t* halves = out + 4 * kWords * G;
-      for (int h = 0; h < kHalves; ++h) std::memcpy(halves + 2 * (h * G + r), block + 2 * h, 2);
+    const uint8_t* block[G];
+    for (int r = 0; r < G; ++r) {
+      block[r] = r < rows ? source + r * stride + b * static_cast<int64_t>(sizeof(Block))
+                          : reinterpret_cast<const uint8_t*>(&kZero);
     }
-    if (rows < G) {
-      for (int j = 0; j < kWords; ++j) std::memset(out + 4 * (j * G + rows), 0, 4 * (G - rows));
-      uint8_t* halves = out + 4 * kWords * G;
-      for (int h = 0; h < kHalves; ++h) std::memset(halves + 2 * (h * G + rows), 0, 2 * (G - rows));
+    for (int r = 0; r < G; r += 4) {
+      const uint8_t* const codes[4] = {block[r] + 2 * kHalves, block[r + 1] + 2 * kHalves,
+                                       block[r + 2] + 2 * kHalves, block[r + 3] + 2 * kHalves};
+      interleave_four<G, kWords>(codes, out + 4 * r);
+    }
+    uint8_t* halves = out + 4 * kWords * G;
+    for (int h = 0; h < kHalves; ++h) {
+      for (int r = 0; r < G; ++r) std::memcpy(halves + 2 * (h * G + r), block[r] + 2 * h, 2);
     }
     out += G * sizeof(Block);
   }

@@ -19,53 +19,49 @@ static_assert(sizeof(ActBlock<1>) == kActBytes && sizeof(ActBlock<5>) == 5 * kAc
 // One block: writes 32 codes, the scale and the sum.
 template <int kFactor, class In>
 CLIKA_INLINE void quantize_block(const In* x, int8_t* q, float* d, uint32_t* s) {
-  constexpr int kParts = kBlock / W;
-  vf v[kParts];
+  vf v[kBlockLanes];
   vi peak = {};
-  for (int i = 0; i < kParts; ++i) {
+  for (int i = 0; i < kBlockLanes; ++i) {
     v[i] = load(x + i * W);
     // Magnitudes compare as integers, and NaN is the largest of them: it is not lost in the maximum.
     const vi magnitude = as_int(v[i]) & 0x7fffffff;
     peak = magnitude > peak ? magnitude : peak;
   }
-  int32_t part[W];
-  std::memcpy(part, &peak, sizeof(part));
-  for (int width = W / 2; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) part[i] = std::max(part[i], part[i + width]);
-  }
-  const float amax = float_of(static_cast<uint32_t>(part[0]));
+  const float amax = float_of(static_cast<uint32_t>(max_lane(peak)));
   const float scale = amax / 127.0f;
+  *d = scale;
   if (!(amax >= 1e-35f && amax <= std::numeric_limits<float>::max())) {
     // Zero, or so small that 127 / amax overflows: codes of 0. Not finite: the scale makes the row NaN.
     std::memset(q, 0, kBlock);
-    *d = scale;
     *s = kFactor == 0 ? bits_of(scale * 0.0f) : 0;
     return;
   }
   const float inverse = 127.0f / amax;
-  vi sum = {};
-  for (int i = 0; i < kParts; ++i) {
-    const vi whole = __builtin_convertvector(round_small(v[i] * inverse), vi);
-    sum += whole;
-    store_bytes(q + i * W, whole);
+  vi whole[kBlockLanes];
+  vi sums = {};
+  for (int i = 0; i < kBlockLanes; ++i) {
+    whole[i] = __builtin_convertvector(round_small(v[i] * inverse), vi);
+    sums += whole[i];
   }
-  std::memcpy(part, &sum, sizeof(part));
-  for (int width = W / 2; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) part[i] += part[i + width];
-  }
-  *d = scale;
-  *s = kFactor == 0 ? bits_of(scale * static_cast<float>(part[0])) : static_cast<uint32_t>(kFactor * part[0]);
+  store_codes(q, whole);
+  const int32_t sum = sum_lanes(sums);
+  *s = kFactor == 0 ? bits_of(scale * static_cast<float>(sum)) : static_cast<uint32_t>(kFactor * sum);
 }
 
-// Quantizes T rows of x, one after the other, into a tile.
-template <int kFactor, int T, class In>
-inline void quantize_tile(const In* x, int64_t columns, uint8_t* tile) {
+// Quantizes `count` rows of x, one after the other, into a tile: the layout is ActBlock<count>, written here with
+// the count at run time.
+template <int kFactor, class In>
+inline void quantize_tile(const In* x, int64_t columns, int64_t count, uint8_t* tile) {
   const int64_t blocks = columns / kBlock;
-  ActBlock<T>* out = reinterpret_cast<ActBlock<T>*>(tile);
-  for (int t = 0; t < T; ++t) {
+  for (int64_t t = 0; t < count; ++t) {
     const In* row = x + t * columns;
     for (int64_t b = 0; b < blocks; ++b) {
-      quantize_block<kFactor>(row + b * kBlock, out[b].q[t], &out[b].d[t], &out[b].s[t]);
+      uint8_t* block = tile + b * count * kActBytes;
+      float d;
+      uint32_t s;
+      quantize_block<kFactor>(row + b * kBlock, reinterpret_cast<int8_t*>(block + t * kBlock), &d, &s);
+      std::memcpy(block + count * kBlock + 4 * t, &d, 4);
+      std::memcpy(block + count * (kBlock + 4) + 4 * t, &s, 4);
     }
   }
 }
