@@ -1,0 +1,120 @@
+"""How far a quantized llama's distributions are from the float32 model over its dequantized weights: ours on both
+paths, and llama.cpp on the same file.
+
+    python -m benchmarks.quality MODEL.gguf [--json OUT]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.oracles.gguf_llama import PASSAGES, compare, log_softmax, reference_logits, reference_model
+
+PROMPTS = [
+    "The capital of France is",
+    "Once upon a time there was a small robot who",
+    "Water boils at a temperature of",
+    "def fibonacci(n):",
+    "The three primary colours are",
+]
+
+
+def llama_cpp_logits(path: str, texts: list[list[int]]) -> list[Any]:
+    """Logits after each token from llama.cpp, flash attention off."""
+    import llama_cpp as lib
+    import numpy as np
+
+    quiet = lib.llama_log_callback(lambda *_: None)
+    lib.llama_log_set(quiet, None)
+    lib.llama_backend_init()
+    model = lib.llama_model_load_from_file(path.encode(), lib.llama_model_default_params())
+    params = lib.llama_context_default_params()
+    params.n_ctx = params.n_batch = params.n_ubatch = 1024
+    params.flash_attn_type = lib.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    context = lib.llama_init_from_model(model, params)
+    width = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(model))
+    out = []
+    for ids in texts:
+        lib.llama_memory_clear(lib.llama_get_memory(context), True)
+        batch = lib.llama_batch_init(len(ids), 0, 1)
+        batch.n_tokens = len(ids)
+        for i, token in enumerate(ids):
+            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, i, 1, 1
+            batch.seq_id[i][0] = 0
+        if lib.llama_decode(context, batch):
+            raise RuntimeError("llama_decode failed")
+        rows = [np.ctypeslib.as_array(lib.llama_get_logits_ith(context, i), (width,)).copy() for i in range(len(ids))]
+        out.append(np.stack(rows))
+    return out
+
+
+def greedy_agreement(reference: Any, model: Any, prompt: str, count: int, gap: float) -> dict[str, Any]:
+    """Greedy continuation beside the reference's, up to the first near-tie of the reference."""
+    ids = model.tokenizer.encode(prompt)
+    produced = list(ids)
+    stream_ids = _greedy_ids(model, ids, count)
+    for step, token in enumerate(stream_ids):
+        row = log_softmax(reference_logits(reference, produced)[-1:])[0]
+        order = row.argsort()
+        if row[order[-1]] - row[order[-2]] < gap:
+            return {"equal": True, "steps": step, "ended": "near-tie"}
+        if int(order[-1]) != token:
+            return {"equal": False, "steps": step, "ended": "difference"}
+        produced.append(token)
+    return {"equal": True, "steps": len(stream_ids), "ended": "length"}
+
+
+def _greedy_ids(model: Any, ids: list[int], count: int) -> list[int]:
+    from clika_runtime.modelverse.engine import Sampling, Work
+
+    engine = model.engine
+    sequence = engine.cache.add()
+    tokens = [engine.step([Work(sequence, ids, Sampling())])[0]]
+    while len(tokens) < count:
+        tokens.append(engine.step([Work(sequence, tokens[-1:], Sampling(), len(tokens))])[0])
+    engine.cache.free(sequence)
+    return tokens
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model")
+    parser.add_argument("--greedy-tokens", type=int, default=40)
+    parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    import numpy as np
+
+    from clika_runtime.modelverse.generation import load_generative
+
+    reference = reference_model(options.model)
+    result: dict[str, Any] = {}
+    texts: list[list[int]] = []
+    wanted: Any = None
+    for mode, gap in (("exact", 1e-3), ("fast", 0.3)):
+        model = load_generative(options.model, mode=mode, max_seq=1024)
+        if not texts:
+            texts = [model.tokenizer.encode(text) for text in PASSAGES]
+            wanted = np.concatenate([reference_logits(reference, ids) for ids in texts])
+        ours = np.concatenate([model.logits(ids) for ids in texts])
+        result[mode] = compare(wanted, ours)
+        result[mode]["greedy"] = [
+            greedy_agreement(reference, model, prompt, options.greedy_tokens, gap) for prompt in PROMPTS
+        ]
+    if not options.no_peer:
+        result["llama.cpp"] = compare(wanted, np.concatenate(llama_cpp_logits(options.model, texts)))
+    for name, row in result.items():
+        print(f"{name:10} positions {row['positions']}  KL {row['kl']:.3e}  top-1 {100 * row['top1']:.2f} %  largest "
+              f"flipped gap {row['largest_flipped_gap']:.3f}  greedy {row.get('greedy', '')}")
+    if options.json:
+        Path(options.json).write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
