@@ -195,7 +195,7 @@ def test_attention_shape() -> None:
             "ceil",
             "rounding_mode: 'ceil' is not a RoundingMode; choose one of 'none', 'trunc', 'floor'",
         ),
-        ("gelu", "approximate", "exact", "approximate: 'exact' is not a Approximate; choose one"),
+        ("gelu", "approximate", "exact", "approximate: 'exact' is not an Approximate; choose one"),
         ("linear", "mode", 3, "mode: 3 is not a Mode; choose one of 'exact', 'fast'"),
     ],
 )

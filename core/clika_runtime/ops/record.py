@@ -121,9 +121,10 @@ class Arg(_Struct):
         from ..errors import InvalidArgumentError
 
         kind = "".join(part.capitalize() for part in self.name.split("_"))
+        article = "an" if kind[0] in "AEIOU" else "a"
         choices = ", ".join(f"'{mode}'" for mode in self.modes)
         raise InvalidArgumentError(
-            f"{self.name}: {value!r} is not a {kind}; choose one of {choices}"
+            f"{self.name}: {value!r} is not {article} {kind}; choose one of {choices}"
         )
 
 
