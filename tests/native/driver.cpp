@@ -36,11 +36,7 @@ namespace {
 using namespace clika;
 using namespace std::chrono_literals;
 
-#if defined(CLIKA_THREAD_SANITIZER)
-constexpr int kScale = 1;
-#else
 constexpr int kScale = 5;
-#endif
 
 // ---------------------------------------------------------------- the frame
 int failures_here = 0;
@@ -963,7 +959,9 @@ TEST(drain) {
 }
 
 // ---------------------------------------------------------------- fork
-#if !defined(_WIN32)
+// Not under ThreadSanitizer: its bookkeeping cannot start threads in the child of a program with threads
+// ("dup thread with used id").
+#if !defined(_WIN32) && !defined(CLIKA_THREAD_SANITIZER)
 // Runs `body` in a forked child; its failed checks, or 99 when it hangs or crashes.
 int in_child(const std::function<void()>& body) {
   std::fflush(stdout);
@@ -1014,6 +1012,9 @@ TEST(fork_while_quiet) {
   use_everything();
 }
 
+// Not under AddressSanitizer: the locks of its own allocator stay taken in the child when a thread of the
+// parent was allocating.
+#if !defined(CLIKA_ADDRESS_SANITIZER)
 TEST(fork_while_busy) {
   std::atomic<bool> stop{false};
   Storage* storage = make_storage();
@@ -1054,6 +1055,8 @@ TEST(fork_while_busy) {
   join_all(threads);
   storage->drop();
 }
+
+#endif
 
 TEST(fork_abandons_unfinished_work) {
   Storage* storage = make_storage();
@@ -1154,6 +1157,11 @@ int main(int argc, char** argv) {
   }
   drain_all_lanes();
   Pool::get().shutdown();
+#if defined(CLIKA_THREAD_SANITIZER)
+  std::printf("fork tests left out: ThreadSanitizer cannot start threads in a forked child\n");
+#elif defined(CLIKA_ADDRESS_SANITIZER)
+  std::printf("fork_while_busy left out: AddressSanitizer's allocator may stay locked in a forked child\n");
+#endif
   std::printf("%d passed, %d failed\n", passed, failed);
   return failed == 0 ? 0 : 1;
 }

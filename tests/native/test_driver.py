@@ -1,7 +1,7 @@
 """Builds the C++ driver of the execution machinery and runs it.
 
-``CLIKA_NATIVE_SANITIZER`` (``thread`` or ``address,undefined``) builds it with that sanitizer; a report of the
-sanitizer fails the test.
+``CLIKA_NATIVE_SANITIZER`` (``thread`` or ``address,undefined``) builds it with that sanitizer; a report
+of the sanitizer fails the test.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ HERE = Path(__file__).parent
 SOURCES = ["errors", "allocator", "storage", "lanes", "pool", "fork"]
 SANITIZER = os.environ.get("CLIKA_NATIVE_SANITIZER", "")
 SANITIZER_OPTIONS = {
-    # Forking while other threads run is what the fork tests are about.
-    "TSAN_OPTIONS": "halt_on_error=1 die_after_fork=0 second_deadlock_stack=1",
+    "TSAN_OPTIONS": "halt_on_error=1 second_deadlock_stack=1",
     "ASAN_OPTIONS": "detect_stack_use_after_return=1 strict_string_checks=1",
     "UBSAN_OPTIONS": "print_stacktrace=1 halt_on_error=1",
 }

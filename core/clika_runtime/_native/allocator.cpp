@@ -13,13 +13,6 @@
 #endif
 
 // Under AddressSanitizer idle blocks and the rests of blocks are closed to the program.
-#if defined(__SANITIZE_ADDRESS__)
-#define CLIKA_ADDRESS_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define CLIKA_ADDRESS_SANITIZER 1
-#endif
-#endif
 #if defined(CLIKA_ADDRESS_SANITIZER)
 #include <sanitizer/asan_interface.h>
 #endif

@@ -176,6 +176,7 @@ struct Lane::Impl {
   // Half-open on the left: what was issued and unfinished at each fork. Written in the child only, while it
   // has one thread.
   std::vector<std::pair<uint64_t, uint64_t>> abandoned;
+  Impl* parents = nullptr;  // what a fork left behind, so that leak checkers see a holder
 
   // The worker waits for `sleeping` to fall.
   void rouse() {
@@ -530,6 +531,7 @@ void Lane::after_fork_in_child() noexcept {
     lane->impl_->max_bytes.store(old->max_bytes.load(std::memory_order_relaxed), std::memory_order_relaxed);
     lane->impl_->max_calls.store(old->max_calls.load(std::memory_order_relaxed), std::memory_order_relaxed);
     lane->impl_->abandoned = old->abandoned;
+    lane->impl_->parents = old;
     if (issued > completed) lane->impl_->abandoned.emplace_back(completed, issued);
     lane->completed_.store(issued, std::memory_order_release);
     lane->waiters_.store(0, std::memory_order_relaxed);

@@ -167,6 +167,7 @@ struct Pool::Impl {
   std::condition_variable wake;
   std::vector<std::thread> threads;
   bool no_more_threads = false;
+  Impl* parents = nullptr;  // what a fork left behind, so that leak checkers see a holder
   const int32_t size = wanted_threads();
 
   static uint32_t epoch(uint64_t state) { return static_cast<uint32_t>(state >> 32); }
@@ -320,7 +321,9 @@ void Pool::shutdown() {
 void Pool::after_fork_in_child() noexcept {
   Pool& pool = get();
   // The old one stays where it is: its locks may be held, its threads do not exist.
-  pool.impl_.store(new Impl(), std::memory_order_relaxed);
+  Impl* impl = new Impl();
+  impl->parents = pool.impl_.load(std::memory_order_relaxed);
+  pool.impl_.store(impl, std::memory_order_relaxed);
 }
 
 }  // namespace clika

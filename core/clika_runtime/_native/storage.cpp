@@ -61,7 +61,7 @@ const ErrorPtr& detail::fork_error() {
 // allocator. AddressSanitizer should see every one.
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(CLIKA_ADDRESS_SANITIZER)
 constexpr int kSpareRecords = 0;
 #else
 constexpr int kSpareRecords = 64;

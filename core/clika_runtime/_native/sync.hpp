@@ -11,6 +11,14 @@
 #include <intrin.h>
 #endif
 
+#if defined(__SANITIZE_ADDRESS__)
+#define CLIKA_ADDRESS_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define CLIKA_ADDRESS_SANITIZER 1
+#endif
+#endif
+
 namespace clika {
 namespace detail {
 
