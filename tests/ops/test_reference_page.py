@@ -1,0 +1,51 @@
+"""The generated reference page and type stub are those of the records."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clika_runtime import ops, plugins
+from clika_runtime.testing.operators.examples import EXAMPLES, run
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def generator() -> Iterator[Any]:
+    before = plugins._registry
+    path = ROOT / "scripts" / "generate_reference.py"
+    spec = importlib.util.spec_from_file_location("generate_reference", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    plugins._registry = before
+
+
+def test_every_operator_has_an_example() -> None:
+    assert set(EXAMPLES) == set(ops.records())
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_example_runs(name: str) -> None:
+    assert str(run(name))
+
+
+def test_the_page_is_current(generator: Any) -> None:
+    assert generator.PAGE.read_text() == generator.page(), "run scripts/generate_reference.py"
+
+
+def test_the_stub_is_current(generator: Any) -> None:
+    assert generator.STUB.read_text() == generator.stub(), "run scripts/generate_reference.py"
+
+
+def test_the_stub_is_valid_and_names_everything(generator: Any) -> None:
+    text = generator.stub()
+    compile(text, "ops.pyi", "exec")
+    for name in ops.__all__:
+        assert f"def {name}(" in text
