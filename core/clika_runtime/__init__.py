@@ -72,6 +72,7 @@ from .errors import (
 if TYPE_CHECKING:
     from . import io, modelverse, nn, ops, testing, tokenizer
     from ._native._core import Stream, Tensor, empty_cache, memory_stats, synchronize
+    from .io import load, save
 
 __all__ = [
     "ClikaRTError",
@@ -117,11 +118,13 @@ __all__ = [
     "int8",
     "io",
     "is_available",
+    "load",
     "memory_stats",
     "metal",
     "modelverse",
     "nn",
     "ops",
+    "save",
     "synchronize",
     "testing",
     "tokenizer",
@@ -175,6 +178,8 @@ def __getattr__(name: str) -> Any:
 
 def _room_of(name: str) -> Any:
     """The module that publishes a lazy name, or None."""
+    if name in ("load", "save"):
+        return _importlib.import_module("clika_runtime.io")
     if name not in _NATIVE:
         ops = _importlib.import_module("clika_runtime.ops")
         if name in ops.__all__:

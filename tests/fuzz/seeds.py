@@ -1,4 +1,5 @@
-"""Small real files to mutate: a whole llama checkpoint as safetensors and as GGUF, with its tokenizer."""
+"""Small real files to mutate: a whole llama checkpoint as safetensors and as GGUF, with its
+tokenizer."""
 
 from __future__ import annotations
 

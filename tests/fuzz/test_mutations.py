@@ -1,7 +1,9 @@
-"""Damaged files: every outcome is success or a typed error, never a crash, a hang or another exception.
+"""Damaged files: every outcome is success or a typed error, never a crash, a hang or another
+exception.
 
-``CLIKA_FUZZ_COUNT=20`` runs twenty times as many mutations, ``CLIKA_FUZZ_FIRST=100000`` others. A failure
-names the target and the number; ``python -m tests.fuzz.worker TARGET SEEDS NUMBER 1`` runs it alone.
+``CLIKA_FUZZ_COUNT=20`` runs twenty times as many mutations, ``CLIKA_FUZZ_FIRST=100000`` others. A
+failure names the target and the number; ``python -m tests.fuzz.worker TARGET SEEDS NUMBER 1`` runs
+it alone.
 """
 
 from __future__ import annotations

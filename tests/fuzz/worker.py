@@ -1,7 +1,7 @@
 """Runs mutations of one target: ``python -m tests.fuzz.worker TARGET SEEDS FIRST COUNT``.
 
-Prints a line per mutation: its number and ``ok``, ``refused CLASS`` or ``FAILED what``. The test reads
-them, so a line that does not come (a crash, a hang) belongs to the next number.
+Prints a line per mutation: its number and ``ok``, ``refused CLASS`` or ``FAILED what``. The test
+reads them, so a line that does not come (a crash, a hang) belongs to the next number.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def use_tokenizer(tokenizer: object) -> None:
 
 
 def all_of(*steps: Callable[[], None]) -> None:
-    """Run every step; the first refusal is raised at the end, so that one does not hide the others."""
+    """Run every step; the first refusal is raised at the end, so that one does not hide the
+    others."""
     refusal: ClikaRTError | None = None
     for step in steps:
         try:
