@@ -226,7 +226,15 @@ def get_device_properties(device: str | Device) -> DeviceProperties:
         )
     from ._native import _core
 
-    return DeviceProperties(**_core.device_properties(device.type, device.index))
+    # A backend's table of plain numbers says "no such thing" with 0 and with an empty text.
+    facts = {
+        name: None if type(value) is not bool and value in (0, "") else value
+        for name, value in _core.device_properties(device.type, device.index).items()
+    }
+    capability = facts.get("compute_capability")
+    if capability is not None:
+        facts["compute_capability"] = divmod(capability, 10)
+    return DeviceProperties(**facts)
 
 
 def _device_count(kind: str) -> int:

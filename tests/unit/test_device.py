@@ -118,3 +118,23 @@ def test_size():
 def test_examples():
     assert doctest.testmod(device).failed == 0
     assert doctest.testmod(_size).failed == 0
+
+
+def test_this_machine():
+    assert crt.is_available("cpu")
+    assert crt.enumerate_devices() == [Device("cpu")]
+    facts = crt.get_device_properties("cpu")
+    assert facts.name
+    assert facts.memory_bytes > 1 << 20
+    assert facts.units >= 1
+    assert facts.sm_count == facts.units
+    assert facts.compute_capability is None
+    assert facts.fp8_e4m3 in (True, False)
+    assert crt.enumerate_devices("meta") == [Device("meta")]
+    assert not crt.accelerator.is_available() or Device.gpu().type != "cpu"
+
+
+def test_absent_device_is_refused():
+    with pytest.raises(crt.InternalError) as caught:
+        crt.get_device_properties("cuda:0")
+    assert caught.value.code_name in ("BACKEND_NOT_LOADED", "BACKEND_UNAVAILABLE")
