@@ -47,7 +47,7 @@ FACTORY = "factory"
 class _Struct:
     """Value semantics over ``__slots__``; a dataclass would cost the import of inspect."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

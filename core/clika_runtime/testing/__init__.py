@@ -9,7 +9,7 @@ dtype. They ship with the runtime, so that a backend of someone else is checked 
 
 or, from the command line, as one pytest item per case::
 
-    python -m pytest -p clika_runtime.testing.pytest_plugin --clika-backend otter
+    python -m pytest --clika-backend otter
 
 NumPy is imported on first use only.
 """

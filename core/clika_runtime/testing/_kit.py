@@ -50,7 +50,7 @@ class Operand:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.values.shape
+        return tuple(self.values.shape)
 
     def exact(self) -> Array:
         """The values for a reference: float64, or the integers and bools as they are."""
@@ -183,7 +183,7 @@ class Make:
         scale: float = 1.0,
     ) -> Operand:
         """Normal numbers; for an integer dtype whole ones up to about 10, for bool a coin."""
-        values = self.rng.normal(0, scale, shape)
+        values: Any = self.rng.normal(0, scale, shape)
         if dtype == "bool":
             values = values > 0
         elif dtype not in FLOATS:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+Array = Any  # a NumPy array; which dtype it has is what the kit is about
 
 NATIVE = {
     "bool": np.bool_,
@@ -53,7 +53,7 @@ def round_to(values: Any, dtype: str) -> Array:
 def payload(values: Array, dtype: str) -> bytes:
     """The bytes of values that `round_to` gave."""
     if dtype == "bfloat16":
-        return bfloat16_bits(values).tobytes()
+        return bytes(bfloat16_bits(values).tobytes())
     return np.ascontiguousarray(values, NATIVE[dtype]).tobytes()
 
 

@@ -1,5 +1,7 @@
 """One pytest item per operator case, on the backend that ``--clika-backend`` names.
 
+pytest finds this module by its entry point (group ``pytest11``) wherever the runtime is installed.
+
 python -m pytest -p clika_runtime.testing.pytest_plugin --clika-backend otter
 ... --clika-ops softmax,matmul      only these operators
 ... --clika-strict                  a case that the backend declines fails instead of being skipped

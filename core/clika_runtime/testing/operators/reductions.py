@@ -116,6 +116,8 @@ operator(
 )
 
 _ORDERED = ("float32", "bfloat16", "int32", "int64", "bool")
+_name: str
+_function: Any
 for _name, _function in {"amax": np.max, "amin": np.min}.items():
     operator(
         _name,
