@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from .chat_template import ChatTemplate, ChatTemplateInputs
 from .streaming import StreamingDecoder
-from .tokenizer import Encoded, Token, Tokenizer
+from .tokenizer import Encoded, EncodeOptions, Token, Tokenizer
 
 __all__ = [
     "ChatTemplate",
     "ChatTemplateInputs",
+    "EncodeOptions",
     "Encoded",
     "StreamingDecoder",
     "Token",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from clika_runtime.errors import InvalidArgumentError
@@ -16,7 +18,7 @@ from ._library import guarded, library
 from .chat_template import ChatTemplate
 from .streaming import StreamingDecoder, make_decoder, token_bytes
 
-__all__ = ["Encoded", "Token", "Tokenizer"]
+__all__ = ["EncodeOptions", "Encoded", "Token", "Tokenizer"]
 
 FILE_LIMIT = 512 << 20  # bytes of a tokenizer.json
 CONFIG_LIMIT = 32 << 20
@@ -45,24 +47,39 @@ class Token:
 
 
 @dataclass(frozen=True)
+class EncodeOptions:
+    """How ``encode_batch`` shapes a batch; every field may also be given as a keyword.
+
+    ``max_length`` cuts every text to so many ids, special tokens included, at ``truncation_side``.
+    ``return_tensors`` adds tensors: padded with ``pad_id`` (default: the tokenizer's own) at
+    ``padding_side``, or laid out flat with ``varlen``; ``device`` is where they land.
+    """
+
+    add_special_tokens: bool = True
+    return_tensors: bool = False
+    pad_id: int | None = None
+    varlen: bool = False
+    max_length: int | None = None
+    truncation_side: str = "right"
+    padding_side: str = "right"
+    device: Any = None
+
+
+@dataclass(frozen=True)
 class Encoded:
-    """A batch of encoded texts: ``ids[i]`` are the ids of text ``i``, in its own length."""
+    """A batch of encoded texts: ``ids[i]`` are the ids of text ``i``, in its own length.
+
+    The tensors are there when they were asked for, all int32: ``input_ids`` ``[B, S]``, or ``[N]``
+    with ``varlen``; ``attention_mask`` ``[B, S]`` (None with ``varlen``); ``seq_lengths`` ``[B]``;
+    ``cu_seqlens`` ``[B + 1]``, the lengths summed up: text ``i`` takes places
+    ``[cu_seqlens[i], cu_seqlens[i + 1])`` of a flat batch.
+    """
 
     ids: list[list[int]]
-
-    @property
-    def seq_lengths(self) -> list[int]:
-        """The number of ids of each text."""
-        return [len(row) for row in self.ids]
-
-    @property
-    def cu_seqlens(self) -> list[int]:
-        """The lengths summed up: text ``i`` takes places ``[cu_seqlens[i], cu_seqlens[i + 1])`` of
-        a flat batch."""
-        sums = [0]
-        for row in self.ids:
-            sums.append(sums[-1] + len(row))
-        return sums
+    input_ids: Any = None
+    attention_mask: Any = None
+    seq_lengths: Any = None
+    cu_seqlens: Any = None
 
 
 class Tokenizer:
@@ -369,11 +386,71 @@ class Tokenizer:
             ends.append(position)
         return ends
 
-    def encode_batch(self, texts: Sequence[str], add_special_tokens: bool = True) -> Encoded:
-        """The ids of several texts, each in its own length: ``encode_batch(["a", "b c"]).ids``."""
+    def encode_batch(
+        self, texts: Sequence[str], options: EncodeOptions | None = None, **keywords: Any
+    ) -> Encoded:
+        """The ids of several texts: ``encode_batch(["a", "b c"]).ids``, each in its own length.
+
+        ``options``, or its fields as keywords, ask for truncation and for tensors. Errors:
+        ``InvalidArgumentError`` for what is not a list of texts, for an unknown option, and for
+        padding without a pad id.
+
+        >>> batch = tokenizer.encode_batch(texts, return_tensors=True)  # doctest: +SKIP
+        >>> batch.input_ids.shape, batch.cu_seqlens.shape  # doctest: +SKIP
+        (clika_runtime.Size([2, 10]), clika_runtime.Size([3]))
+        """
         if isinstance(texts, str):
             raise InvalidArgumentError("encode_batch: expected a list of texts, found one string")
-        return Encoded([self.encode(text, add_special_tokens) for text in texts])
+        chosen = _batch_options(options, keywords)
+        rows = [self._encode_row(text, chosen) for text in texts]
+        return self._batch_tensors(rows, chosen) if chosen.return_tensors else Encoded(rows)
+
+    def _encode_row(self, text: str, options: EncodeOptions) -> list[int]:
+        if options.max_length is None:
+            return self.encode(text, options.add_special_tokens)
+        encoding = self._encode(text, False)
+        with guarded("encode_batch"):
+            special = options.add_special_tokens
+            added = self._backend.num_special_tokens_to_add(False) if special else 0
+            room = max(0, options.max_length - added)
+            encoding.truncate(room, direction=options.truncation_side)
+            if special:
+                encoding = self._backend.post_process(encoding)
+        ids: list[int] = encoding.ids
+        return ids
+
+    def _batch_tensors(self, rows: list[list[int]], options: EncodeOptions) -> Encoded:
+        lengths = [len(row) for row in rows]
+        sums = [0, *itertools.accumulate(lengths)]
+        width = max(lengths, default=0)
+        mask = None
+        if options.varlen:
+            ids = _int32([index for row in rows for index in row], (sums[-1],), options.device)
+        else:
+            pad = self.pad_id if options.pad_id is None else options.pad_id
+            if pad is None and any(length < width for length in lengths):
+                raise InvalidArgumentError(
+                    "encode_batch: the texts differ in length and the tokenizer has no pad token; "
+                    "give pad_id (the eos id is the usual choice) or varlen=True"
+                )
+            left = options.padding_side == "left"
+            flat: list[int] = []
+            marks: list[int] = []
+            for row in rows:
+                missing_ids = width - len(row)
+                padding = [pad or 0] * missing_ids
+                ones, zeros = [1] * len(row), [0] * missing_ids
+                flat += padding + row if left else row + padding
+                marks += zeros + ones if left else ones + zeros
+            ids = _int32(flat, (len(rows), width), options.device)
+            mask = _int32(marks, (len(rows), width), options.device)
+        return Encoded(
+            rows,
+            input_ids=ids,
+            attention_mask=mask,
+            seq_lengths=_int32(lengths, (len(rows),), options.device),
+            cu_seqlens=_int32(sums, (len(sums),), options.device),
+        )
 
     def streaming_decoder(self, skip_special: bool = True) -> StreamingDecoder:
         """A decoder for ids that arrive one at a time; its pieces add up to ``decode`` of all of
@@ -441,6 +518,44 @@ class Tokenizer:
         ones."""
         prompt = self.apply_chat_template(messages, add_generation_prompt, **options)
         return self.encode(prompt, add_special_tokens=False)
+
+
+def _batch_options(options: EncodeOptions | None, keywords: dict[str, Any]) -> EncodeOptions:
+    try:
+        chosen = replace(options or EncodeOptions(), **keywords)
+    except TypeError:
+        known = ", ".join(EncodeOptions.__dataclass_fields__)
+        raise InvalidArgumentError(
+            f"encode_batch: the options are {known}; found {shown(sorted(keywords))}"
+        ) from None
+    for name in ("truncation_side", "padding_side"):
+        value = getattr(chosen, name)
+        if not isinstance(value, str) or value.lower() not in ("left", "right"):
+            raise InvalidArgumentError(
+                f"encode_batch: {name} must be 'left' or 'right', found {shown(value)}"
+            )
+    chosen = replace(
+        chosen,
+        truncation_side=chosen.truncation_side.lower(),
+        padding_side=chosen.padding_side.lower(),
+    )
+    for name, least in (("max_length", 0), ("pad_id", 0)):
+        value = getattr(chosen, name)
+        good = isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 31
+        if value is not None and not good:
+            raise InvalidArgumentError(
+                f"encode_batch: {name} must be a number from {least} on, found {shown(value)}"
+            )
+    return chosen
+
+
+def _int32(values: list[int], shape: tuple[int, ...], device: Any) -> Any:
+    """An int32 tensor of numbers in row-major order."""
+    from clika_runtime import dtypes
+    from clika_runtime._native._core import Tensor
+
+    tensor = Tensor.from_bytes(array("i", values).tobytes(), shape, dtypes.int32)
+    return tensor if device is None or str(device) == "cpu" else tensor.to(device)
 
 
 def _id_list(ids: Iterable[int]) -> list[int]:

@@ -11,8 +11,9 @@ import pytest
 import tokenizers
 from transformers import PreTrainedTokenizerFast
 
+import clika_runtime as crt
 from clika_runtime.errors import InvalidArgumentError, NotFoundError, UnsupportedError
-from clika_runtime.tokenizer import ChatTemplateInputs, Tokenizer
+from clika_runtime.tokenizer import ChatTemplateInputs, EncodeOptions, Tokenizer
 from tests.unit.tokenizer.small import (
     MERGES,
     SPECIAL,
@@ -253,9 +254,58 @@ def test_spans_of_byte_fallback_tokens(tmp_path: Path) -> None:
 
 def test_batches(directory: Path) -> None:
     tokenizer = Tokenizer.from_huggingface(directory)
-    batch = tokenizer.encode_batch(["hello", "", "hello world"])
-    assert batch.ids == [tokenizer.encode(text) for text in ("hello", "", "hello world")]
-    assert batch.seq_lengths == [1, 0, 2] and batch.cu_seqlens == [0, 1, 1, 3]
+    texts = ["hello", "", "hello world"]
+    batch = tokenizer.encode_batch(texts)
+    assert batch.ids == [tokenizer.encode(text) for text in texts]
+    assert batch.input_ids is None and batch.cu_seqlens is None
+
+
+def test_batches_as_tensors(directory: Path) -> None:
+    tokenizer = Tokenizer.from_huggingface(directory)
+    one, two = tokenizer.encode("hello"), tokenizer.encode("hello world")
+    texts = ["hello", "hello world"]
+    batch = tokenizer.encode_batch(texts, EncodeOptions(return_tensors=True, pad_id=7))
+    assert batch.input_ids.numpy().tolist() == [[*one, 7], two]
+    assert batch.attention_mask.numpy().tolist() == [[1, 0], [1, 1]]
+    assert batch.seq_lengths.numpy().tolist() == [1, 2]
+    assert batch.cu_seqlens.numpy().tolist() == [0, 1, 3] and batch.cu_seqlens.dtype is crt.int32
+    left = tokenizer.encode_batch(texts, return_tensors=True, pad_id=7, padding_side="Left")
+    assert left.input_ids.numpy().tolist() == [[7, *one], two]
+    assert left.attention_mask.numpy().tolist() == [[0, 1], [1, 1]]
+    flat = tokenizer.encode_batch(texts, return_tensors=True, varlen=True)
+    assert flat.input_ids.numpy().tolist() == [*one, *two] and flat.attention_mask is None
+    assert flat.cu_seqlens.numpy().tolist() == [0, 1, 3]
+    with pytest.raises(InvalidArgumentError, match="has no pad token; give pad_id"):
+        tokenizer.encode_batch(texts, return_tensors=True)
+    same = tokenizer.encode_batch(["hello", "hello"], return_tensors=True)
+    assert same.input_ids.numpy().tolist() == [one, one]
+    assert tuple(tokenizer.encode_batch([], return_tensors=True).input_ids.shape) == (0, 0)
+
+
+def test_truncation_keeps_special_tokens(tmp_path: Path) -> None:
+    tokenizer = Tokenizer.from_huggingface(model_directory(tmp_path / "m", byte_level(bos=True)))
+    plain = tokenizer.encode("1 2 3 4", add_special_tokens=False)
+    right = tokenizer.encode_batch(["1 2 3 4", "1"], max_length=4)
+    assert right.ids == [[1, *plain[:3]], [1, *plain[:1]]]
+    left = tokenizer.encode_batch(["1 2 3 4"], max_length=4, truncation_side="left")
+    assert left.ids == [[1, *plain[-3:]]]
+    bare = tokenizer.encode_batch(["1 2 3 4"], max_length=2, add_special_tokens=False)
+    assert bare.ids == [plain[:2]]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"nope": 1},
+        {"padding_side": "top"},
+        {"truncation_side": 3},
+        {"max_length": -1},
+        {"pad_id": "a"},
+    ],
+)
+def test_wrong_batch_options(directory: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgumentError, match="encode_batch: "):
+        Tokenizer.from_huggingface(directory).encode_batch(["a"], **options)
 
 
 def test_chat_inputs(directory: Path) -> None:
