@@ -2,9 +2,10 @@
 
 pytest finds this module by its entry point (group ``pytest11``) wherever the runtime is installed.
 
-python -m pytest -p clika_runtime.testing.pytest_plugin --clika-backend otter
-... --clika-ops softmax,matmul      only these operators
-... --clika-strict                  a case that the backend declines fails instead of being skipped
+    python -m pytest --clika-backend otter
+    ... --clika-ops softmax,matmul      only these operators
+    ... --clika-strict                  a case that the backend declines fails instead of being
+                                        skipped
 """
 
 from __future__ import annotations
