@@ -56,12 +56,10 @@ def test_normal_numbers_have_the_moments() -> None:
 
 def test_seed_offset_and_default_key() -> None:
     import clika_runtime as crt
-    from clika_runtime.ops._seed import manual_seed
-
-    manual_seed(11)
+    crt.manual_seed(11)
     first = crt.rand(8).tolist()
     second = crt.rand(8).tolist()
     assert first != second
-    manual_seed(11)
+    crt.manual_seed(11)
     assert crt.rand(8).tolist() == first
     assert crt.rand(2, 4, seed=11, offset=1).reshape(8).tolist() == second

@@ -31,6 +31,7 @@ _GROUPS = {
     "reductions": "sum mean prod amax amin any all",
     "split": "split split_with_sizes chunk",
     "extremes": "max min",
+    "_seed": "manual_seed",
 }
 _SINGLE = (
     "where clamp cast copy copy_ reshape permute transpose squeeze unsqueeze expand narrow select "
@@ -41,7 +42,7 @@ _SINGLE = (
 _HOME = {name: name for name in _SINGLE.split()}
 _HOME.update((name, group) for group, names in _GROUPS.items() for name in names.split())
 # Python functions over operators: they have no record and no node of their own.
-_HELPERS = frozenset((_GROUPS["split"] + " " + _GROUPS["extremes"]).split())
+_HELPERS = frozenset(" ".join(_GROUPS[name] for name in ("split", "extremes", "_seed")).split())
 
 __all__ = sorted(_HOME)
 
@@ -85,7 +86,7 @@ def method_record(name: str) -> Record | Helper | None:
     'relu'
     """
     if name in _HELPERS:
-        return Helper(name)
+        return None if _HOME[name] == "_seed" else Helper(name)
     if name in _HOME or name in RECORDS:
         found = record(name)
         return found if found.method else None
