@@ -132,6 +132,7 @@ cdef extern from "runtime.hpp" namespace "clika" nogil:
         cbool ready_for_write()
         void wait_for_write()
         ErrorPtr poison()
+        void set_poison(ErrorPtr)
     void defer_release(void (*)(void*) noexcept, void*)
     void run_deferred_releases()
     cbool has_deferred_releases()

@@ -469,9 +469,16 @@ class KVCache:
             )
 
     def rollback(self, arrays: StepArrays) -> None:
-        """Undoes the lengths of a step that did not run or failed."""
+        """Undoes a step that did not run or failed.
+
+        What the step wrote lies past the lengths that the sequences have again, so a failed write
+        has spoilt nothing that anyone reads.
+        """
         for sequence, length in zip(arrays.sequences, arrays.before):
             self.truncate(sequence, length)
+        for keys, values in self._pools or ():
+            keys.clear_failure()
+            values.clear_failure()
 
     def _copy_block(self, state: _Sequence, index: int) -> None:
         """Gives the sequence a block of its own in place of a shared one, with the rows that it uses."""
