@@ -46,7 +46,7 @@ struct FormatQ4_0 {
 
 CLIKA_KERNELS(linear_q4_0, Entry("linear", linear_quantized<FormatQ4_0>)
                                .in(FLOATS, CLIKA_ANY, FLOATS)
-                               .schemes(DENSE, CLIKA_BIT(CLIKA_GGUF_Q4_0), DENSE)
+                               .schemes(0, CLIKA_BIT(CLIKA_GGUF_Q4_0), 0)
                                .out(FLOATS)
                                .rank(1, CLIKA_MAX_RANK)
                                .contiguous()

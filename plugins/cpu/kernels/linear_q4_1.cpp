@@ -51,7 +51,7 @@ struct FormatQ4_1 {
 
 CLIKA_KERNELS(linear_q4_1, Entry("linear", linear_quantized<FormatQ4_1>)
                                .in(FLOATS, CLIKA_ANY, FLOATS)
-                               .schemes(DENSE, CLIKA_BIT(CLIKA_GGUF_Q4_1), DENSE)
+                               .schemes(0, CLIKA_BIT(CLIKA_GGUF_Q4_1), 0)
                                .out(FLOATS)
                                .rank(1, CLIKA_MAX_RANK)
                                .contiguous()

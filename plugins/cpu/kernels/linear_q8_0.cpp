@@ -43,7 +43,7 @@ struct FormatQ8_0 {
 
 CLIKA_KERNELS(linear_q8_0, Entry("linear", linear_quantized<FormatQ8_0>)
                                .in(FLOATS, CLIKA_ANY, FLOATS)
-                               .schemes(DENSE, CLIKA_BIT(CLIKA_GGUF_Q8_0), DENSE)
+                               .schemes(0, CLIKA_BIT(CLIKA_GGUF_Q8_0), 0)
                                .out(FLOATS)
                                .rank(1, CLIKA_MAX_RANK)
                                .contiguous()
