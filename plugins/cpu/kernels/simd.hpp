@@ -211,6 +211,23 @@ CLIKA_INLINE vf vexp(vf x) {
   const vf result = p * first * second;
   return select(x == x, result, x);
 }
+// exp(x) for x <= 0, as softmax wants it: 0 below -87, so that no subnormal number (slow) ever appears.
+CLIKA_INLINE vf vexp_negative(vf x) {
+  const vf clamped = vmax(splat(-87.0f), x);
+  const vf n = round_small(clamped * splat(1.44269504f));
+  vf r = fma(n, splat(-0.693145751953125f), clamped);
+  r = fma(n, splat(-1.42860677e-6f), r);
+  vf p = splat(0.00139262034f);
+  p = fma(p, r, splat(0.00836319488f));
+  p = fma(p, r, splat(0.0416665545f));
+  p = fma(p, r, splat(0.166665769f));
+  p = fma(p, r, splat(5.0e-1f));
+  p = fma(p, r * r, r) + 1.0f;
+  const vi whole = __builtin_convertvector(n, vi);
+  const vf result = p * as_float((whole + 127) << 23);
+  return select(x < -87.0f, zero(), select(x == x, result, x));
+}
+CLIKA_INLINE float exp_negative(float x) { return vexp_negative(splat(x))[0]; }
 CLIKA_INLINE float exp1(float x) { return vexp(splat(x))[0]; }
 CLIKA_INLINE vf vsigmoid(vf x) { return 1.0f / (1.0f + vexp(-x)); }
 CLIKA_INLINE vf vsilu(vf x) { return x / (1.0f + vexp(-x)); }

@@ -1,4 +1,4 @@
-// kv_append: pool[slots[t]] = value[t] for every token t; a negative slot is skipped.
+// kv_append: pool[slots[t]] = value[t] for every token t, converted to the pool's dtype.
 #include "level.hpp"
 
 int32_t run(const clika_call* call) {
@@ -16,8 +16,7 @@ int32_t run(const clika_call* call) {
     using D = decltype(to);
     for (int64_t t = 0; t < tokens; ++t) {
       const int64_t slot = data_of<int32_t>(slots)[t * slots.strides[0]];
-      if (slot < 0) continue;
-      if (slot >= capacity) return false;
+      if (slot < 0 || slot >= capacity) return false;
       for (int64_t h = 0; h < heads; ++h) {
         const S* s = data_of<S>(value) + t * value.strides[0] + h * value.strides[1];
         D* d = static_cast<D*>(pool.data) + (slot / block) * pool.strides[0] +
@@ -34,7 +33,8 @@ int32_t run(const clika_call* call) {
     visit_float(pool.dtype, [&](auto to) { inside = put(from, to); });
   });
   if (!inside) {
-    return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", "kv_append: a slot lies past the end of the pool");
+    return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT",
+                "kv_append: a slot lies outside the pool");
   }
   return CLIKA_OK;
 }

@@ -1,0 +1,457 @@
+// Attention of packed query tokens over a paged cache of keys and values.
+//
+// A query row's positions are cut into absolute segments of 256 positions and those into blocks of 64. Within
+// a segment the blocks are folded in ascending order into a running maximum, sum and weighted sum of values;
+// the segments of a row are folded in ascending order too. This structure does not depend on how the work is
+// split, so a row's result is the same to the bit for every batch, chunk, page size and thread count; a long
+// decode may run its segments in parallel.
+#include "level.hpp"
+#include "attention.hpp"
+#include "math.hpp"
+
+constexpr int64_t kSegment = 256;
+constexpr int64_t kRowsWanted = 64;  // rows (tokens times the heads of a group) of a tile
+constexpr float kNone = -std::numeric_limits<float>::infinity();
+
+struct Tile {
+  int32_t sequence;
+  int32_t first;     // token, counted over the whole batch
+  int32_t count;     // tokens
+  int32_t position;  // of the first token
+};
+
+struct Problem {
+  const clika_value* query;
+  const clika_value* keys;
+  const clika_value* values;
+  const int32_t* table;
+  int64_t table_stride;
+  const int32_t* lengths;
+  int64_t heads;       // of keys and values
+  int64_t group;       // query heads that share one
+  int64_t size;        // of a key
+  int64_t value_size;
+  int64_t width;       // value_size, up to a multiple of W
+  int64_t page;        // positions in a page of the pool
+  int64_t window;
+  bool causal;
+  bool direct_values;  // value rows can be read where they are
+  float scale;
+  float softcap;
+
+  int64_t low(int64_t position) const { return window > 0 ? std::max<int64_t>(0, position - window + 1) : 0; }
+  int64_t high(int64_t position, int64_t length) const { return causal ? position + 1 : length; }
+};
+
+// The state of the rows of a tile: [maximum, sum] and the weighted sums.
+struct State {
+  float* maximum;
+  float* sum;
+  float* values;  // [rows][width]
+};
+
+struct Worker {
+  float* query;    // [rows][size]
+  float* columns;  // [size][kBlock]
+  float* scores;   // [rows][kBlock]
+  float* copies;   // [kBlock][width], where values are not read in place
+  State segment;
+  State total;
+};
+
+int64_t worker_floats(const Problem& p, int64_t rows) {
+  const int64_t query = rows * p.size;
+  const int64_t copies = p.direct_values ? 0 : kBlock * p.width;
+  const int64_t states = 2 * (2 * rows + rows * p.width);
+  const int64_t total = query + p.size * kBlock + rows * kBlock + copies + states;
+  return (total + 16 * 12 + 15) / 16 * 16;  // each part starts on 64 bytes
+}
+
+float* take(float** from, int64_t n) {
+  float* part = *from;
+  *from += (n + 15) / 16 * 16;
+  return part;
+}
+
+Worker make_worker(const Problem& p, int64_t rows, float* memory) {
+  Worker w;
+  w.columns = take(&memory, p.size * kBlock);
+  w.scores = take(&memory, rows * kBlock);
+  w.query = take(&memory, rows * p.size);
+  w.copies = p.direct_values ? nullptr : take(&memory, kBlock * p.width);
+  for (State* s : {&w.segment, &w.total}) {
+    s->maximum = take(&memory, rows);
+    s->sum = take(&memory, rows);
+    s->values = take(&memory, rows * p.width);
+  }
+  return w;
+}
+
+void clear(const State& s, int64_t rows, int64_t width) {
+  for (int64_t r = 0; r < rows; ++r) {
+    s.maximum[r] = kNone;
+    s.sum[r] = 0.0f;
+  }
+  std::memset(s.values, 0, static_cast<size_t>(rows * width) * sizeof(float));
+}
+
+CLIKA_INLINE void scale_values(float* values, int64_t width, float factor) {
+  if (factor == 1.0f) return;
+  const vf f = splat(factor);
+  for (int64_t i = 0; i < width; i += W) store(values + i, load(values + i) * f);
+}
+
+void load_query(const Problem& p, const Tile& tile, int64_t head, float* out) {
+  const clika_value& q = *p.query;
+  visit_float(q.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    for (int64_t t = 0; t < tile.count; ++t) {
+      for (int64_t g = 0; g < p.group; ++g) {
+        const T* row = data_of<T>(q) + (tile.first + t) * q.strides[0] + (head * p.group + g) * q.strides[1];
+        for (int64_t d = 0; d < p.size; ++d) *out++ = to_float(row[d * q.strides[2]]);
+      }
+    }
+  });
+}
+
+// The rows of positions base .. base + n of one head in a pool.
+template <class T>
+void find_rows(const Problem& p, const clika_value& pool, int64_t sequence, int64_t head, int64_t base, int64_t n,
+               const T** rows) {
+  const int32_t* pages = p.table + sequence * p.table_stride;
+  int64_t page = base / p.page;
+  int64_t inside = base % p.page;
+  const T* at = nullptr;
+  for (int64_t j = 0; j < n; ++j) {
+    if (at == nullptr) {
+      at = data_of<T>(pool) + pages[page] * pool.strides[0] + inside * pool.strides[1] + head * pool.strides[2];
+    }
+    rows[j] = at;
+    at += pool.strides[1];
+    if (++inside == p.page) {
+      inside = 0;
+      ++page;
+      at = nullptr;
+    }
+  }
+}
+
+void load_keys(const Problem& p, int64_t sequence, int64_t head, int64_t base, int64_t n, float* columns) {
+  visit_float(p.keys->dtype, [&](auto tag) {
+    const decltype(tag)* rows[kBlock];
+    find_rows(p, *p.keys, sequence, head, base, n, rows);
+    keys_to_columns(rows, n, p.keys->strides[3], p.size, columns);
+  });
+}
+
+void load_values(const Problem& p, int64_t sequence, int64_t head, int64_t base, int64_t n, float* copies,
+                 const float** rows) {
+  if (p.direct_values) {
+    find_rows(p, *p.values, sequence, head, base, n, rows);
+    return;
+  }
+  visit_float(p.values->dtype, [&](auto tag) {
+    using T = decltype(tag);
+    const T* from[kBlock];
+    find_rows(p, *p.values, sequence, head, base, n, from);
+    const int64_t step = p.values->strides[3];
+    for (int64_t j = 0; j < n; ++j) {
+      float* to = copies + j * p.width;
+      int64_t e = 0;
+      if (step == 1) {
+        for (; e + W <= p.value_size; e += W) store(to + e, load(from[j] + e));
+      }
+      for (; e < p.value_size; ++e) to[e] = to_float(from[j][e * step]);
+      for (; e < p.width; ++e) to[e] = 0.0f;
+      rows[j] = to;
+    }
+  });
+}
+
+// Turns a row's scores into weights and folds maximum and sum into its state; positions outside
+// [begin, end) of the block weigh 0.
+void weigh(const Problem& p, float* scores, int64_t begin, int64_t end, const State& state, int64_t row) {
+  const vf scale = splat(p.scale);
+  vf top = splat(kNone);
+  vi lane;
+  for (int i = 0; i < W; ++i) lane[i] = i;
+  const vi first = splat_int(static_cast<int32_t>(begin));
+  const vi last = splat_int(static_cast<int32_t>(end));
+  const bool partial = begin > 0 || end < kBlock;
+  const int64_t written = (end + W - 1) / W * W;  // scores beyond were not computed
+  for (int64_t j = 0; j < written; j += W) {
+    vf s = load(scores + j) * scale;
+    if (p.softcap > 0.0f) s = p.softcap * vtanh(s / p.softcap);
+    if (partial) {
+      const vi at = lane + static_cast<int32_t>(j);
+      s = select((at >= first) & (at < last), s, splat(kNone));
+    }
+    top = vmax(s, top);
+    store(scores + j, s);
+  }
+  const float before = state.maximum[row];
+  const float highest = reduce_max(top);
+  float maximum = highest > before ? highest : before;
+  if (maximum == kNone) maximum = 0.0f;  // nothing but NaN and -inf: the row becomes NaN, not a row of zeros
+  const float factor = before == maximum ? 1.0f : exp_negative(before - maximum);
+  vf sum = zero();
+  const vf shift = splat(maximum);
+  for (int64_t j = 0; j < written; j += W) {
+    const vf weight = vexp_negative(load(scores + j) - shift);
+    store(scores + j, weight);
+    sum += weight;
+  }
+  state.maximum[row] = maximum;
+  state.sum[row] = state.sum[row] * factor + reduce_add(sum);
+  scale_values(state.values + row * p.width, p.width, factor);
+}
+
+// Runs the blocks of one segment for the rows of a tile; the result is in w.segment.
+void run_segment(const Problem& p, const Tile& tile, int64_t head, int64_t segment, const Worker& w) {
+  const int64_t rows = tile.count * p.group;
+  const int64_t length = p.lengths[tile.sequence];
+  clear(w.segment, rows, p.width);
+  const int64_t last = tile.position + tile.count - 1;
+  const int64_t from = std::max(segment * kSegment, p.low(tile.position) / kBlock * kBlock);
+  const int64_t to = std::min({(segment + 1) * kSegment, length, p.high(last, length)});
+  for (int64_t base = from; base < to; base += kBlock) {
+    const int64_t n = std::min(kBlock, length - base);
+    // The tokens that see something of this block: the bounds of what a token sees only ever rise.
+    int64_t begin = 0;
+    int64_t end = tile.count;
+    while (begin < end && p.high(tile.position + begin, length) <= base) ++begin;
+    while (end > begin && p.low(tile.position + end - 1) >= base + n) --end;
+    if (begin == end) continue;
+    const int64_t seen_from = std::max<int64_t>(0, p.low(tile.position + begin) - base);
+    const int64_t seen_to = std::min(n, p.high(tile.position + end - 1, length) - base);
+    const float* values[kBlock];
+    load_keys(p, tile.sequence, head, base, seen_to, w.columns);
+    load_values(p, tile.sequence, head, base, seen_to, w.copies, values);
+    const int64_t first_row = begin * p.group;
+    const int64_t row_count = (end - begin) * p.group;
+    scores(w.query + first_row * p.size, p.size, row_count, w.columns, p.size, seen_to,
+           w.scores + first_row * kBlock);
+    const int64_t written = (seen_to + W - 1) / W * W;
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t position = tile.position + t;
+      const int64_t low = std::max<int64_t>(0, p.low(position) - base);
+      const int64_t high = std::min(seen_to, p.high(position, length) - base);
+      for (int64_t r = t * p.group; r < (t + 1) * p.group; ++r) {
+        float* row = w.scores + r * kBlock;
+        if (low < high) weigh(p, row, low, high, w.segment, r);
+        // A row that sees less than its neighbours weighs the rest of the tile with 0.
+        const int64_t done = low < high ? (high + W - 1) / W * W : 0;
+        for (int64_t j = done; j < written; ++j) row[j] = 0.0f;
+      }
+    }
+    add_values(w.scores + first_row * kBlock, row_count, values, seen_from, seen_to, p.width,
+               w.segment.values + first_row * p.width, p.width);
+  }
+}
+
+// total = total and then part, row by row.
+void fold(const State& total, const State& part, int64_t rows, int64_t width) {
+  for (int64_t r = 0; r < rows; ++r) {
+    if (part.maximum[r] == kNone) continue;
+    float* to = total.values + r * width;
+    const float* from = part.values + r * width;
+    if (total.maximum[r] == kNone) {
+      total.maximum[r] = part.maximum[r];
+      total.sum[r] = part.sum[r];
+      std::memcpy(to, from, static_cast<size_t>(width) * sizeof(float));
+      continue;
+    }
+    const float maximum = std::max(total.maximum[r], part.maximum[r]);
+    const float a = exp_negative(total.maximum[r] - maximum);
+    const float b = exp_negative(part.maximum[r] - maximum);
+    total.maximum[r] = maximum;
+    total.sum[r] = total.sum[r] * a + part.sum[r] * b;
+    const vf va = splat(a);
+    const vf vb = splat(b);
+    for (int64_t i = 0; i < width; i += W) store(to + i, fma(load(to + i), va, load(from + i) * vb));
+  }
+}
+
+void finish(const Problem& p, const Tile& tile, int64_t head, const State& total, const clika_value* sinks,
+            clika_value& out) {
+  visit_float(out.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    for (int64_t t = 0; t < tile.count; ++t) {
+      for (int64_t g = 0; g < p.group; ++g) {
+        const int64_t row = t * p.group + g;
+        const int64_t query_head = head * p.group + g;
+        T* to = data_of<T>(out) + ((tile.first + t) * p.heads * p.group + query_head) * p.value_size;
+        float sum = total.sum[row];
+        float factor = 1.0f;
+        if (sinks != nullptr && total.maximum[row] != kNone) {
+          float sink = 0.0f;
+          visit_float(sinks->dtype, [&](auto sink_tag) {
+            sink = to_float(data_of<decltype(sink_tag)>(*sinks)[query_head * sinks->strides[0]]);
+          });
+          const float maximum = std::max(total.maximum[row], sink);
+          factor = exp_negative(total.maximum[row] - maximum);
+          sum = sum * factor + exp_negative(sink - maximum);
+        }
+        const float inverse = total.maximum[row] == kNone ? 0.0f : factor / sum;
+        const float* from = total.values + row * p.width;
+        const vf scale = splat(inverse);
+        int64_t e = 0;
+        for (; e + W <= p.value_size; e += W) store(to + e, load(from + e) * scale);
+        if (e < p.value_size) store_partial(to + e, load(from + e) * scale, p.value_size - e);
+      }
+    }
+  });
+}
+
+int32_t refuse(const clika_call* call, const char* message) {
+  return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", message);
+}
+
+// query, key_pool, value_pool, block_table, cu_seqlens, kv_lens, sinks?; attrs causal, window; scalars scale, softcap.
+int32_t run(const clika_call* call) {
+  const clika_value& query = call->inputs[0];
+  const clika_value& keys = call->inputs[1];
+  const clika_value& values = call->inputs[2];
+  const clika_value& table = call->inputs[3];
+  const clika_value& starts = call->inputs[4];
+  const clika_value& lengths = call->inputs[5];
+  const clika_value* sinks = present(call, 6) ? &call->inputs[6] : nullptr;
+  const int64_t tokens = query.shape[0];
+  const int64_t batch = table.shape[0];
+  if (tokens == 0 || query.shape[1] == 0) return CLIKA_OK;
+
+  Problem p;
+  p.query = &query;
+  p.keys = &keys;
+  p.values = &values;
+  p.table = data_of<int32_t>(table);
+  p.table_stride = table.strides[0];
+  p.lengths = data_of<int32_t>(lengths);
+  p.heads = keys.shape[2];
+  p.group = query.shape[1] / p.heads;
+  p.size = query.shape[2];
+  p.value_size = values.shape[3];
+  p.width = (p.value_size + W - 1) / W * W;
+  p.page = keys.shape[1];
+  p.causal = attr_int(call, 0, 1) != 0;
+  p.window = attr_int(call, 1, 0);
+  p.direct_values = values.dtype == CLIKA_FLOAT32 && values.strides[3] == 1 && p.width == p.value_size;
+  p.scale = static_cast<float>(scalar_float(call, 0, 1.0));
+  p.softcap = static_cast<float>(scalar_float(call, 1, 0.0));
+  const bool packed = (table.shape[1] <= 1 || table.strides[1] == 1) && (batch <= 1 || lengths.strides[0] == 1) &&
+                      (starts.shape[0] <= 1 || starts.strides[0] == 1);
+  if (!packed) return refuse(call, "paged_attention: block_table, cu_seqlens and kv_lens must be contiguous");
+
+  // Tiles of tokens, with a check of everything that is used as an address.
+  const int64_t tile_tokens = std::max<int64_t>(1, kRowsWanted / p.group);
+  const int64_t most_tiles = tokens / tile_tokens + batch + 1;
+  Tile* tiles = static_cast<Tile*>(call->core->scratch(call, static_cast<size_t>(most_tiles) * sizeof(Tile)));
+  if (tiles == nullptr) return CLIKA_UNAVAILABLE;
+  const int32_t* start = data_of<int32_t>(starts);
+  if (start[0] != 0 || start[batch] < 0 || start[batch] > tokens) {
+    return refuse(call, "paged_attention: cu_seqlens must start with 0 and end within the tokens");
+  }
+  int64_t tile_count = 0;
+  int64_t tile_rows = 1;
+  int64_t longest = 0;
+  for (int64_t b = 0; b < batch; ++b) {
+    const int64_t count = static_cast<int64_t>(start[b + 1]) - start[b];
+    const int64_t length = p.lengths[b];
+    if (count < 0 || start[b + 1] > tokens) return refuse(call, "paged_attention: cu_seqlens must ascend");
+    if (count == 0) continue;
+    if (length < count || length > table.shape[1] * p.page) {
+      return refuse(call, "paged_attention: kv_lens must cover the sequence's new tokens and fit its row of "
+                          "block_table");
+    }
+    const int64_t pages = (length + p.page - 1) / p.page;
+    for (int64_t i = p.low(length - count) / p.page; i < pages; ++i) {
+      const int32_t id = p.table[b * p.table_stride + i];
+      if (id < 0 || id >= keys.shape[0]) return refuse(call, "paged_attention: block_table names a block outside the pool");
+    }
+    longest = std::max(longest, length);
+    for (int64_t t = 0; t < count; t += tile_tokens) {
+      Tile& tile = tiles[tile_count++];
+      tile.sequence = static_cast<int32_t>(b);
+      tile.first = static_cast<int32_t>(start[b] + t);
+      tile.count = static_cast<int32_t>(std::min(tile_tokens, count - t));
+      tile.position = static_cast<int32_t>(length - count + t);
+      tile_rows = std::max(tile_rows, tile.count * p.group);
+    }
+  }
+
+  const int64_t workers = call->core->num_threads();
+  const int64_t floats = worker_floats(p, tile_rows);
+  float* memory = static_cast<float*>(call->core->scratch(call, static_cast<size_t>(workers * floats) * sizeof(float)));
+  if (memory == nullptr) return CLIKA_UNAVAILABLE;
+  clika_value& out = call->outputs[0];
+  // Tokens behind the last sequence (a plan may pad) get zeros.
+  const int64_t row_bytes = p.heads * p.group * p.value_size * (out.dtype == CLIKA_FLOAT32 ? 4 : 2);
+  std::memset(data_of<char>(out) + start[batch] * row_bytes, 0,
+              static_cast<size_t>((tokens - start[batch]) * row_bytes));
+  const int64_t tasks = tile_count * p.heads;
+  const int64_t segments = (longest + kSegment - 1) / kSegment;
+
+  const int64_t state_floats = tile_rows * (p.width + 2) + 48;
+  const bool split = workers > 1 && segments > 1 && tasks < 4 * workers &&
+                     tasks * segments * state_floats < (int64_t{4} << 20);
+  if (!split) {
+    // Little work stays on the caller: a region costs microseconds.
+    const int64_t work = tokens * p.heads * p.group * longest * (p.size + p.value_size);
+    const int64_t grain = work < 200000 ? tasks : 1;
+    parallel(call, tasks, grain, [&](int64_t begin, int64_t end, int32_t worker) {
+      const Worker w = make_worker(p, tile_rows, memory + worker * floats);
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t task = tasks - 1 - i;  // the longest first
+        const Tile& tile = tiles[task / p.heads];
+        const int64_t head = task % p.heads;
+        const int64_t rows = tile.count * p.group;
+        load_query(p, tile, head, w.query);
+        clear(w.total, rows, p.width);
+        const int64_t from = p.low(tile.position) / kSegment;
+        const int64_t to = std::min<int64_t>(p.lengths[tile.sequence],
+                                             p.high(tile.position + tile.count - 1, p.lengths[tile.sequence]));
+        for (int64_t s = from; s * kSegment < to; ++s) {
+          run_segment(p, tile, head, s, w);
+          fold(w.total, w.segment, rows, p.width);
+        }
+        finish(p, tile, head, w.total, sinks, out);
+      }
+    });
+    return CLIKA_OK;
+  }
+
+  // Few rows over a long cache: the segments are tasks of their own, folded afterwards in the same order.
+  float* states = static_cast<float*>(
+      call->core->scratch(call, static_cast<size_t>(tasks * segments * state_floats) * sizeof(float)));
+  if (states == nullptr) return CLIKA_UNAVAILABLE;
+  const auto state_of = [&](int64_t task, int64_t segment) {
+    float* at = states + (task * segments + segment) * state_floats;
+    State s;
+    s.maximum = take(&at, tile_rows);
+    s.sum = take(&at, tile_rows);
+    s.values = at;
+    return s;
+  };
+  parallel(call, tasks * segments, 1, [&](int64_t begin, int64_t end, int32_t worker) {
+    Worker w = make_worker(p, tile_rows, memory + worker * floats);
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t task = i / segments;
+      w.segment = state_of(task, i % segments);
+      load_query(p, tiles[task / p.heads], task % p.heads, w.query);
+      run_segment(p, tiles[task / p.heads], task % p.heads, i % segments, w);
+    }
+  });
+  const Worker w = make_worker(p, tile_rows, memory);
+  for (int64_t task = 0; task < tasks; ++task) {
+    const Tile& tile = tiles[task / p.heads];
+    const int64_t rows = tile.count * p.group;
+    clear(w.total, rows, p.width);
+    for (int64_t s = 0; s < segments; ++s) fold(w.total, state_of(task, s), rows, p.width);
+    finish(p, tile, task % p.heads, w.total, sinks, out);
+  }
+  return CLIKA_OK;
+}
+
+CLIKA_KERNELS(paged_attention,
+              Entry("paged_attention", run).in(FLOATS, FLOATS, FLOATS, I32, I32, I32, FLOATS).out(FLOATS).parallel())
+#include "level_end.hpp"
