@@ -1,98 +1,117 @@
-// rotary: turns pairs of a head by position * inv_freq, in float32 with one rounding.
+// rotary: turns pairs of a head's values by position * frequency. Angles, sines and products are float32.
 #include "level.hpp"
 
-// scale * cos and scale * sin of every pair of one token.
-inline void fill_angles(const clika_value& positions, const clika_value& inv_freq, int64_t token, float scale,
-                        float* cosines, float* sines) {
-  const int64_t pairs = inv_freq.shape[inv_freq.rank - 1];
-  const float* frequency = data_of<float>(inv_freq);
-  const auto position = [&](int64_t axis) {
-    const int64_t at = positions.rank == 1 ? token * positions.strides[0]
-                                           : axis * positions.strides[0] + token * positions.strides[1];
-    return positions.dtype == CLIKA_INT32 ? static_cast<float>(data_of<int32_t>(positions)[at])
-                                          : static_cast<float>(data_of<int64_t>(positions)[at]);
-  };
-  const float first = position(0);
-  for (int64_t i = 0; i < pairs; ++i) {
-    float angle;
-    if (positions.rank == 1) {
-      angle = first * frequency[i * inv_freq.strides[inv_freq.rank - 1]];
-    } else {
-      angle = 0.0f;
-      for (int64_t axis = 0; axis < positions.shape[0]; ++axis) {
-        const float turn = position(axis) * frequency[axis * inv_freq.strides[0] + i * inv_freq.strides[1]];
-        angle = angle + turn;
-      }
-    }
-    cosines[i] = std::cos(angle) * scale;
-    sines[i] = std::sin(angle) * scale;
+// sin and cos of float32 angles. The angle is reduced to [-pi/4, pi/4] in float64, which is exact enough for every angle
+// below 2^30; larger ones go to the library.
+void sines(const float* angle, int64_t n, float factor, float* cosine, float* sine) {
+  for (int64_t i = 0; i < n; ++i) {
+    const double x = angle[i];
+    const double turns = x * 0.63661977236758134308;  // 2 / pi
+    const double magic = 6755399441055744.0;          // 1.5 * 2^52: adding it rounds to an integer
+    const double whole = (turns + magic) - magic;
+    double r = x - whole * 1.57079632679489655800;
+    r = r - whole * 6.12323399573676603587e-17;
+    const double u = r * r;
+    // Taylor polynomials; on |r| <= pi/4 their error is below 2^-30.
+    const double s = r * (1.0 + u * (-1.0 / 6 + u * (1.0 / 120 + u * (-1.0 / 5040 + u * (1.0 / 362880)))));
+    const double c = 1.0 + u * (-0.5 + u * (1.0 / 24 + u * (-1.0 / 720 + u * (1.0 / 40320 - u / 3628800))));
+    const double quadrant = whole - 4.0 * ((whole * 0.25 - 0.375 + magic) - magic);  // 0, 1, 2 or 3
+    const bool swap = quadrant == 1.0 || quadrant == 3.0;
+    const double a = swap ? s : c;
+    const double b = swap ? c : s;
+    cosine[i] = static_cast<float>(quadrant == 1.0 || quadrant == 2.0 ? -a : a) * factor;
+    sine[i] = static_cast<float>(quadrant >= 2.0 ? -b : b) * factor;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    if (std::fabs(angle[i]) < 1.0e9f) continue;
+    cosine[i] = std::cos(angle[i]) * factor;
+    sine[i] = std::sin(angle[i]) * factor;
   }
 }
 
-// One head of 2 R values and the rest; `step` lies between its values.
 template <class T>
-CLIKA_INLINE void turn_head(const T* x, int64_t step, T* out, int64_t size, int64_t pairs, const float* c,
-                            const float* s, bool interleaved) {
+CLIKA_INLINE void turn(T* first, T* second, const T* a, const T* b, float cosine, float sine) {
+  const float x = to_float(*a);
+  const float y = to_float(*b);
+  from_float(x * cosine - y * sine, first);
+  from_float(y * cosine + x * sine, second);
+}
+
+template <class T>
+void turn_head(const T* x, int64_t step, T* out, int64_t size, int64_t half, bool interleaved,
+               const float* cosine, const float* sine) {
+  int64_t i = 0;
   if (interleaved) {
-    for (int64_t i = 0; i < pairs; ++i) {
-      const float a = to_float(x[2 * i * step]);
-      const float b = to_float(x[(2 * i + 1) * step]);
-      from_float(a * c[i] - b * s[i], out + 2 * i);
-      from_float(b * c[i] + a * s[i], out + 2 * i + 1);
+    for (; i < half; ++i) {
+      turn(out + 2 * i, out + 2 * i + 1, x + 2 * i * step, x + (2 * i + 1) * step, cosine[i], sine[i]);
     }
   } else {
-    int64_t i = 0;
     if (step == 1) {
-      for (; i + W <= pairs; i += W) {
+      for (; i + W <= half; i += W) {
         const vf a = load(x + i);
-        const vf b = load(x + pairs + i);
-        const vf cosine = load(c + i);
-        const vf sine = load(s + i);
-        store(out + i, a * cosine - b * sine);
-        store(out + pairs + i, b * cosine + a * sine);
+        const vf b = load(x + half + i);
+        const vf c = load(cosine + i);
+        const vf s = load(sine + i);
+        store(out + i, a * c - b * s);
+        store(out + half + i, b * c + a * s);
       }
     }
-    for (; i < pairs; ++i) {
-      const float a = to_float(x[i * step]);
-      const float b = to_float(x[(pairs + i) * step]);
-      from_float(a * c[i] - b * s[i], out + i);
-      from_float(b * c[i] + a * s[i], out + pairs + i);
+    for (; i < half; ++i) {
+      turn(out + i, out + half + i, x + i * step, x + (half + i) * step, cosine[i], sine[i]);
     }
   }
-  for (int64_t i = 2 * pairs; i < size; ++i) out[i] = x[i * step];
+  for (int64_t d = 2 * half; d < size; ++d) out[d] = x[d * step];
 }
 
-// input [T, H, D], positions, inv_freq; attr interleaved; scalar scale.
+CLIKA_INLINE float position_at(const clika_value& v, int64_t offset) {
+  return v.dtype == CLIKA_INT64 ? static_cast<float>(data_of<int64_t>(v)[offset])
+                                : static_cast<float>(data_of<int32_t>(v)[offset]);
+}
+
+// input [T, H, D], positions [T] or [A, T], inv_freq [R] or [A, R]; attr interleaved; scalar scale.
 int32_t run(const clika_call* call) {
   const clika_value& input = call->inputs[0];
   const clika_value& positions = call->inputs[1];
-  const clika_value& inv_freq = call->inputs[2];
-  const bool interleaved = attr_int(call, 0, 0) != 0;
-  const float scale = static_cast<float>(scalar_float(call, 0, 1.0));
+  const clika_value& frequencies = call->inputs[2];
+  clika_value& out = call->outputs[0];
   const int64_t tokens = input.shape[0];
   const int64_t heads = input.shape[1];
   const int64_t size = input.shape[2];
-  const int64_t pairs = inv_freq.shape[inv_freq.rank - 1];
-  if (tokens == 0 || heads == 0 || size == 0) return CLIKA_OK;
-  const int64_t width = (2 * pairs + 15) / 16 * 16;
-  float* tables = static_cast<float*>(
-      call->core->scratch(call, static_cast<size_t>(width * call->core->num_threads()) * sizeof(float) + 64));
-  if (tables == nullptr) return CLIKA_UNAVAILABLE;
-  const int64_t grain = std::max<int64_t>(1, 8192 / (heads * size + 16 * pairs));
-  parallel(call, tokens, grain, [&](int64_t begin, int64_t end, int32_t worker) {
-    float* c = tables + worker * width;
-    float* s = c + pairs;
-    for (int64_t t = begin; t < end; ++t) {
-      fill_angles(positions, inv_freq, t, scale, c, s);
-      visit_float(input.dtype, [&](auto tag) {
-        using T = decltype(tag);
-        const T* x = data_of<T>(input) + t * input.strides[0];
-        T* out = data_of<T>(call->outputs[0]) + t * heads * size;
-        for (int64_t h = 0; h < heads; ++h) {
-          turn_head(x + h * input.strides[1], input.strides[2], out + h * size, size, pairs, c, s, interleaved);
+  const int64_t axes = positions.rank == 2 ? positions.shape[0] : 1;
+  const int64_t half = frequencies.shape[frequencies.rank - 1];
+  const int64_t axis_stride = positions.rank == 2 ? positions.strides[0] : 0;
+  const int64_t token_stride = positions.strides[positions.rank - 1];
+  const int64_t frequency_axis = frequencies.rank == 2 ? frequencies.strides[0] : 0;
+  const int64_t frequency_step = frequencies.strides[frequencies.rank - 1];
+  const bool interleaved = attr_int(call, 0, 0) != 0;
+  const float scale = static_cast<float>(scalar_float(call, 0, 1.0));
+  if (tokens == 0) return CLIKA_OK;
+  const int64_t room = (half + 15) / 16 * 16;
+  float* scratch = static_cast<float*>(
+      call->core->scratch(call, static_cast<size_t>(3 * room * call->core->num_threads()) * sizeof(float)));
+  if (scratch == nullptr) return CLIKA_UNAVAILABLE;
+  const int64_t grain = std::max<int64_t>(1, 8192 / std::max<int64_t>(1, heads * size));
+  visit_float(input.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    parallel(call, tokens, grain, [&](int64_t begin, int64_t end, int32_t worker) {
+      float* angle = scratch + worker * 3 * room;
+      float* cosine = angle + room;
+      float* sine = cosine + room;
+      for (int64_t t = begin; t < end; ++t) {
+        for (int64_t i = 0; i < half; ++i) angle[i] = 0.0f;
+        for (int64_t a = 0; a < axes; ++a) {
+          const float position = position_at(positions, a * axis_stride + t * token_stride);
+          const float* frequency = data_of<float>(frequencies) + a * frequency_axis;
+          for (int64_t i = 0; i < half; ++i) angle[i] += position * frequency[i * frequency_step];
         }
-      });
-    }
+        sines(angle, half, scale, cosine, sine);
+        for (int64_t h = 0; h < heads; ++h) {
+          const T* x = data_of<T>(input) + t * input.strides[0] + h * input.strides[1];
+          T* to = data_of<T>(out) + (t * heads + h) * size;
+          turn_head(x, input.strides[2], to, size, half, interleaved, cosine, sine);
+        }
+      }
+    });
   });
   return CLIKA_OK;
 }
