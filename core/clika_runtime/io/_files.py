@@ -19,6 +19,7 @@ __all__ = [
     "missing",
     "parse_json",
     "read_bytes",
+    "read_head",
     "read_json",
     "shown",
     "unsupported",
@@ -134,6 +135,15 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
                 raise ValueError(f"the key {shown(key)} stands twice in one object")
             seen.add(key)
     return result
+
+
+def read_head(path: str | os.PathLike[str], nbytes: int) -> bytes:
+    """The first bytes of a file, fewer when it is shorter."""
+    with os.fdopen(_open(path), "rb") as file:
+        try:
+            return file.read(nbytes)
+        except OSError as error:
+            raise invalid(path, f"cannot be read: {error}") from error
 
 
 def parse_json(

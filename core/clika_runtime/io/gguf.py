@@ -67,8 +67,9 @@ _SPLIT_NAME = re.compile(r"(?P<stem>.*)-(?P<index>\d{5})-of-(?P<count>\d{5})\.gg
 class GgufArray(Sequence[Any]):
     """An array of the metadata: a read-only sequence whose items are decoded at the first look.
 
-    ``element_type`` is the name of the items' type (``"string"``, ``"int32"``, ``"float32"``, ...).
-    ``tolist()`` gives a plain list, nested arrays included.
+    Items asked for one by one are kept decoded. ``element_type`` is the name of the items' type
+    (``"string"``, ``"int32"``, ``"float32"``, ...). ``tolist()`` gives a plain list, nested arrays
+    included.
     """
 
     __slots__ = ("_count", "_data", "_items", "_where", "element_type")
@@ -88,13 +89,12 @@ class GgufArray(Sequence[Any]):
         self.element_type = element_type
 
     def _decode(self) -> list[Any]:
+        return self._decode_strings() if self.element_type == "string" else self._decode_numbers()
+
+    def _held(self) -> list[Any]:
         items = self._items
         if items is None:
-            # Two threads may both decode; they store equal lists.
-            items = (
-                self._decode_strings() if self.element_type == "string" else self._decode_numbers()
-            )
-            self._items = items
+            items = self._items = self._decode()  # two threads may both decode, to equal lists
         return items
 
     def _decode_numbers(self) -> list[Any]:
@@ -134,10 +134,10 @@ class GgufArray(Sequence[Any]):
     @overload
     def __getitem__(self, index: slice) -> list[Any]: ...
     def __getitem__(self, index: int | slice) -> Any:
-        return self._decode()[index]
+        return self._held()[index]
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._decode())
+        return iter(self._held())
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, (GgufArray, list, tuple)):
@@ -152,8 +152,10 @@ class GgufArray(Sequence[Any]):
         return f"GgufArray({self.element_type}, {self._count} items)"
 
     def tolist(self) -> list[Any]:
-        """The items as a plain list."""
-        items = self._decode()
+        """The items as a plain list of the caller's own; nothing is kept here for it."""
+        items = self._items
+        if items is None:
+            return self._decode()
         if self.element_type == "array":
             return [item.tolist() for item in items]
         return list(items)

@@ -10,7 +10,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clika_runtime.errors import InvalidArgumentError
-from clika_runtime.io._files import invalid, missing, read_bytes, read_json, shown, unsupported
+from clika_runtime.io._files import (
+    invalid,
+    missing,
+    read_bytes,
+    read_head,
+    read_json,
+    shown,
+    unsupported,
+)
 from clika_runtime.io.gguf import GgufFile, open_gguf
 
 from . import from_gguf as gguf_builder
@@ -167,9 +175,7 @@ class Tokenizer:
         if base in _OTHER_KINDS or name.endswith(".model"):
             kind = _OTHER_KINDS.get(base, "SentencePiece")
             raise unsupported(name, f"{kind} tokenizers are not served; provide a tokenizer.json")
-        with open(name, "rb") as file:
-            magic = file.read(4) if os.path.isfile(name) else b""
-        if magic == b"GGUF":
+        if read_head(name, 4) == b"GGUF":
             return cls.from_gguf(name)
         if base == "vocab.json":
             return cls.from_huggingface(os.path.dirname(name) or ".")

@@ -63,6 +63,16 @@ def test_metaspace() -> None:
         assert "".join(run(tokenizer.streaming_decoder(), ids)) == tokenizer.decode(ids), ids
 
 
+def test_byte_level_inside_a_sequence() -> None:
+    backend = byte_level()
+    backend.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Fuse()])
+    tokenizer = made(backend)
+    rng = random.Random(5)
+    for _ in range(300):
+        ids = [rng.randrange(tokenizer.vocab_size) for _ in range(rng.randint(1, 24))]
+        assert "".join(run(tokenizer.streaming_decoder(), ids)) == tokenizer.decode(ids), ids
+
+
 def test_characters_are_held_back_until_complete() -> None:
     tokenizer = made(byte_level())
     ids = [tokenizer.token_to_id(letter) for letter in "ðŁĺĥ"]  # the four bytes of a smiley

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tokenizers
+from tokenizers import normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 import clika_runtime as crt
@@ -176,6 +178,10 @@ def test_missing(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="expected a model directory"):
         (tmp_path / "file").touch()
         Tokenizer.from_huggingface(tmp_path / "file")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe")
+        with pytest.raises(InvalidArgumentError, match="not a regular file"):
+            Tokenizer.from_file(tmp_path / "pipe")
 
 
 @pytest.mark.parametrize(
@@ -250,6 +256,30 @@ def test_spans_of_byte_fallback_tokens(tmp_path: Path) -> None:
     spans = [(token.text, token.begin, token.end) for token in tokens]
     assert ("<0xE4>", 6, 7) in spans and ("<0xBD>", 7, 8) in spans and ("<0xA0>", 8, 9) in spans
     assert spans[-1] == ("▁world", 9, 15)
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+def test_spans_of_texts_that_are_changed_first(prefix: bool) -> None:
+    backend = byte_level()
+    backend.normalizer = normalizers.NFC()
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    tokenizer = Tokenizer(backend)
+    for text in TEXTS:
+        tokens = tokenizer.tokenize(text)
+        ends = [0, *(token.end for token in tokens)]
+        assert [token.begin for token in tokens] == ends[:-1] and ends == sorted(ends)
+        assert not tokens or ends[-1] == len(text.encode())
+
+
+def test_patterns_that_never_end_are_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    backend = byte_level()
+    backend.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex("(a+)+$"), "isolated")
+    tokenizer = Tokenizer.from_file(model_directory(tmp_path / "m", backend))
+    with pytest.raises(InvalidArgumentError, match=r"encode: .*retry-limit"):
+        tokenizer.encode("a" * 60 + "c")
+    assert tokenizer.decode(tokenizer.encode("hello")) == "hello"
 
 
 def test_batches(directory: Path) -> None:
