@@ -308,6 +308,8 @@ def _checked(name: str, args: list[Arg], infer: Callable[..., Any]) -> Callable[
         for arg, value in zip(args, values, strict=False):
             if arg.kind != "tensor" or value is None:
                 continue
+            if arg.sequence and isinstance(value, Meta):
+                raise TypeError(f"{name}: {arg.name} must be a sequence of tensors, got Tensor")
             for meta in value if arg.sequence else (value,):
                 _check(name, arg, meta)
         return infer(*values)
