@@ -27,11 +27,13 @@ class Result:
 
 
 def environment(*folders: Path | str, **variables: str) -> dict[str, str]:
-    """This process's environment without the switches that change the command line; ``folders`` first on
-    the path."""
+    """This process's environment without the switches that change the command line; ``folders``
+    first on the path."""
     dropped = ("CLIKA_", "HF_", "PIP_")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(dropped) and k != "NO_COLOR"}
-    path = [str(f) for f in folders] + [str(CORE)] + os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    path = (
+        [str(f) for f in folders] + [str(CORE)] + os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    )
     kept["PYTHONPATH"] = os.pathsep.join(filter(None, path))
     kept["PIP_CONFIG_FILE"] = os.devnull
     kept.update(variables)
@@ -71,7 +73,8 @@ def call(*words: str | Path) -> Result:
 
 
 def install_plugin(site: Path, name: str, version: str, group: str, entry: str, code: str) -> None:
-    """A throw-away distribution: a module and the metadata with its entry point, as pip would leave them."""
+    """A throw-away distribution: a module and the metadata with its entry point, as pip would leave
+    them."""
     stem = name.replace("-", "_")
     site.mkdir(parents=True, exist_ok=True)
     (site / f"{stem}.py").write_text(textwrap.dedent(code))

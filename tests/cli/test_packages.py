@@ -108,7 +108,9 @@ def test_a_safetensors_folder_is_taken_whole(index, cache):
 
 def test_a_version_is_honoured_and_the_last_fetched_one_is_the_default(index, cache):
     for version in ("1.0", "2.0"):
-        make_wheel(index, "vers", version, {"vers/m.gguf": tiny_gguf(payload=version.encode() * 32)})
+        make_wheel(
+            index, "vers", version, {"vers/m.gguf": tiny_gguf(payload=version.encode() * 32)}
+        )
     assert resolve("pkg:vers==2.0", cache_dir=cache, quiet=True).version == "2.0"
     assert resolve("pkg:vers==1", cache_dir=cache, quiet=True).version == "1.0"
     assert resolve("pkg:vers", cache_dir=cache, offline=True).version == "1.0"

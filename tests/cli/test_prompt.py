@@ -34,7 +34,9 @@ def test_the_reply_is_the_payload_and_everything_else_goes_to_stderr(folder):
     assert result.err
     assert all(re.fullmatch(pattern, line) for line in result.err.splitlines())
     assert re.search(r"loaded in \d+\.\d\d s", result.err)
-    assert re.search(r"\d+ prompt tokens, [\d.]+ tokens/s; \d+ new tokens, [\d.]+ tokens/s", result.err)
+    assert re.search(
+        r"\d+ prompt tokens, [\d.]+ tokens/s; \d+ new tokens, [\d.]+ tokens/s", result.err
+    )
 
 
 def test_quiet_leaves_the_payload_alone(folder):

@@ -1,4 +1,5 @@
-"""The commands that need no model, and the contracts of every command: streams, exit status, messages."""
+"""The commands that need no model, and the contracts of every command: streams, exit status,
+messages."""
 
 from __future__ import annotations
 
@@ -36,7 +37,12 @@ def site(tmp_path):
     install_family(site, "beaver", architectures=("BeaverForCausalLM",))
     install_family(site, "shrew", hidden=True)
     install_plugin(
-        site, "clika-family-mole", "0.9", "clika_runtime.families", "mole", "import no_such_module_here"
+        site,
+        "clika-family-mole",
+        "0.9",
+        "clika_runtime.families",
+        "mole",
+        "import no_such_module_here",
     )
     return site
 
@@ -326,7 +332,9 @@ def test_devices_tells_why_a_backend_is_missing():
 
 
 def test_devices_documents():
-    document = json.loads(run("devices", "--json", env=environment(CLIKA_RT_DISABLE_PLUGINS="cpu")).out)
+    document = json.loads(
+        run("devices", "--json", env=environment(CLIKA_RT_DISABLE_PLUGINS="cpu")).out
+    )
     assert document["devices"] == []
     assert document["backends"][0]["kind"] == "cpu"
     table = run("devices", "--csv", env=environment(CLIKA_RT_DISABLE_PLUGINS="cpu")).out
@@ -470,7 +478,8 @@ def test_a_verb_that_the_family_lacks(catalog, tmp_path):
     result = call(path, "chat")
     assert result.status == 3
     assert result.err == (
-        "error: family 'otter' (text->text, text+image->text) provides no chat (it provides: prompt)\n"
+        "error: family 'otter' (text->text, text+image->text) "
+        "provides no chat (it provides: prompt)\n"
     )
     result = call(path)
     assert result.status == 2
@@ -521,7 +530,9 @@ def test_completion_scripts(shell):
     for word in ("list", "devices", "info", "clikart-cli", "json"):
         assert word in result.out
     if shutil.which(shell):
-        checked = subprocess.run([shell, "-n"], input=result.out, capture_output=True, text=True, timeout=60)
+        checked = subprocess.run(
+            [shell, "-n"], input=result.out, capture_output=True, text=True, timeout=60
+        )
         assert checked.returncode == 0, checked.stderr
 
 
@@ -529,7 +540,8 @@ def test_completion_scripts(shell):
 def test_bash_completion_answers():
     text = call("completion", "bash").out
     probe = (
-        text + '\nCOMP_WORDS=(clikart-cli list --j); COMP_CWORD=2; _clikart_cli; echo "${COMPREPLY[@]}"'
+        text
+        + '\nCOMP_WORDS=(clikart-cli list --j); COMP_CWORD=2; _clikart_cli; echo "${COMPREPLY[@]}"'
         '\nCOMP_WORDS=(clikart-cli dev); COMP_CWORD=1; _clikart_cli; echo "${COMPREPLY[@]}"'
     )
     done = subprocess.run(["bash", "-c", probe], capture_output=True, text=True, timeout=60)

@@ -1,7 +1,8 @@
-"""A llama checkpoint whose replies are known: its token table and its head spell a chain of characters.
+"""A llama checkpoint whose replies are known: its token table and its head spell a chain of
+characters.
 
-Attention and MLP add nothing, the table is the identity, and row ``next(t)`` of the head is the unit vector
-of ``t``. So token ``t`` is always followed by ``next(t)``.
+Attention and MLP add nothing, the table is the identity, and row ``next(t)`` of the head is the
+unit vector of ``t``. So token ``t`` is always followed by ``next(t)``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ HEADS = 5
 INTERMEDIATE = 64
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 TEMPLATE = (
-    "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>' + '\\n' }}"
+    "{% for m in messages %}"
+    "{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>' + '\\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 REPLY = {"\n": "P", "P": "a", "a": "r", "r": "i", "i": "s", "s": "!", "!": "<|im_end|>"}
@@ -54,7 +56,12 @@ def write_tokenizer(folder: Path, template: str | None) -> dict[str, int]:
         }
         for i, special in enumerate(SPECIALS)
     ]
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    level = {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": True,
+        "use_regex": True,
+    }
     document = {
         "version": "1.0",
         "truncation": None,

@@ -38,7 +38,8 @@ def make_wheel(
     record: str | None = None,
     compression: int = zipfile.ZIP_DEFLATED,
 ) -> Path:
-    """Write ``NAME-VERSION-py3-none-any.whl``; ``record`` replaces the RECORD that fits the files."""
+    """Write ``NAME-VERSION-py3-none-any.whl``; ``record`` replaces the RECORD that fits the
+    files."""
     folder.mkdir(parents=True, exist_ok=True)
     stem = name.replace("-", "_")
     info = f"{stem}-{version}.dist-info"

@@ -1,7 +1,7 @@
 """The catalog of model families, and which of them a checkpoint belongs to.
 
-Everything here is read from plugin declarations and configuration files: no weights, no model code, neither
-NumPy nor the native core.
+Everything here is read from plugin declarations and configuration files: no weights, no model code,
+neither NumPy nor the native core.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ _RULE = "-" * 42
 class Identity:
     """What a checkpoint says it is, and the family that serves it.
 
-    ``model_type`` and ``architecture`` come from config.json; a GGUF has an architecture alone. ``row`` is
-    the family's row, None when no installed family claims the checkpoint; ``refusal`` is then the error.
+    ``model_type`` and ``architecture`` come from config.json; a GGUF has an architecture alone.
+    ``row`` is the family's row, None when no installed family claims the checkpoint; ``refusal`` is
+    then the error.
     """
 
     kind: str
@@ -56,14 +57,19 @@ class Identity:
 
     @property
     def modalities(self) -> str:
-        return ", ".join(combo.replace(" ", "") for combo in self.row.spec.modalities) if self.row else ""
+        return (
+            ", ".join(combo.replace(" ", "") for combo in self.row.spec.modalities)
+            if self.row
+            else ""
+        )
 
 
 def probe(source: ResolvedSource) -> Identity:
-    """Read what the checkpoint is; a checkpoint that no family claims is an `Identity` without a row.
+    """Read what the checkpoint is; a checkpoint that no family claims is an `Identity` without a
+    row.
 
-    Raises ``InvalidArgumentError`` for a configuration that cannot be read and ``NotFoundError`` for a
-    safetensors folder without config.json.
+    Raises ``InvalidArgumentError`` for a configuration that cannot be read and ``NotFoundError``
+    for a safetensors folder without config.json.
     """
     if source.kind == "gguf":
         from ..io.gguf import open_gguf
@@ -75,7 +81,8 @@ def probe(source: ResolvedSource) -> Identity:
     path = source.folder / "config.json"
     if not path.is_file():
         raise NotFoundError(
-            f"{path}: no such file; a safetensors checkpoint needs its config.json beside the weights"
+            f"{path}: no such file; a safetensors checkpoint needs its config.json "
+            f"beside the weights"
         )
     config = read_json(path)
     if not isinstance(config, dict):
@@ -105,8 +112,8 @@ def probe(source: ResolvedSource) -> Identity:
 def identify(source: ResolvedSource) -> Identity:
     """Like `probe`, but a checkpoint that no installed family serves is refused.
 
-    Raises ``UnsupportedError`` with the code ``FAMILY_NOT_INSTALLED`` (the message has the pip line) or
-    ``FAMILY_UNKNOWN`` (it has what was read).
+    Raises ``UnsupportedError`` with the code ``FAMILY_NOT_INSTALLED`` (the message has the pip
+    line) or ``FAMILY_UNKNOWN`` (it has what was read).
     """
     identity = probe(source)
     if identity.refusal is not None:
@@ -133,7 +140,8 @@ def _matched(
         if error.code_name == "FAMILY_UNKNOWN":
             installed = ", ".join(sorted(plugins.families())) or "none"
             refusal = UnsupportedError(
-                f"{source.path}: no model template registered for model_type='{printable(model_type)}' / "
+                f"{source.path}: no model template "
+                f"registered for model_type='{printable(model_type)}' / "
                 f"architecture='{printable(architecture)}'; installed families: {installed}",
                 "FAMILY_UNKNOWN",
             )
@@ -143,7 +151,8 @@ def _matched(
 
 
 def printable(text: str, limit: int = 80) -> str:
-    """A checkpoint's own word as one line that a terminal shows harmlessly, cut to ``limit`` characters."""
+    """A checkpoint's own word as one line that a terminal shows harmlessly, cut to ``limit``
+    characters."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return line if len(line) <= limit else line[: limit - 3] + "..."
 
@@ -152,7 +161,8 @@ def printable(text: str, limit: int = 80) -> str:
 
 
 def verbs(row: plugins.Row) -> tuple[str, ...]:
-    """The commands that the family offers and this release carries out; none when it is identity-only."""
+    """The commands that the family offers and this release carries out; none when it is
+    identity-only."""
     if not row.spec.runnable:
         return ()
     return tuple(verb for verb in row.spec.verbs if verb in VERBS)

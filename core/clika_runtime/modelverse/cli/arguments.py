@@ -1,7 +1,7 @@
 """Parsers of the command line: the flags that every command has, and how a command line is split.
 
-Flags that were not given are absent from the parsed namespace, so that the report of effective options can
-say where each value came from.
+Flags that were not given are absent from the parsed namespace, so that the report of effective
+options can say where each value came from.
 """
 
 from __future__ import annotations
@@ -120,7 +120,9 @@ def split(argv: Sequence[str]) -> tuple[list[str], str | None, list[str]]:
 # ---------------------------------------------------------------- types of values
 
 
-def number(kind: type, low: float | None = None, high: float | None = None, open_low: bool = False) -> Any:
+def number(
+    kind: type, low: float | None = None, high: float | None = None, open_low: bool = False
+) -> Any:
     """A parser of an int or float flag within ``low .. high``; the message names both."""
 
     def parse(text: str) -> Any:
@@ -136,7 +138,9 @@ def number(kind: type, low: float | None = None, high: float | None = None, open
             sign = ">" if open_low else ">="
             bounds = [f"{sign} {low}"] if low is not None else []
             bounds += [f"<= {high}"] if high is not None else []
-            raise argparse.ArgumentTypeError(f"{text} is out of range, it must be {' and '.join(bounds)}")
+            raise argparse.ArgumentTypeError(
+                f"{text} is out of range, it must be {' and '.join(bounds)}"
+            )
         return value
 
     return parse

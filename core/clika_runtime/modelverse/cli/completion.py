@@ -60,7 +60,9 @@ def script(shell: str) -> str:
         for verb, words in flags.items():
             for flag in words:
                 kind = f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}"
-                lines.append(f"complete -c {PROGRAM} -n '__fish_seen_subcommand_from {verb}' {kind}")
+                lines.append(
+                    f"complete -c {PROGRAM} -n '__fish_seen_subcommand_from {verb}' {kind}"
+                )
         return _FISH.format(program=PROGRAM, verbs=verbs, lines="\n".join(lines))
     if shell == "bash":
         form = '    {verb}) COMPREPLY=($(compgen -W "{words}" -- "$current")) ;;'

@@ -90,7 +90,8 @@ def report() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 
 def _bring_up(kind: str, api: str, rows: list[dict[str, Any]]) -> str:
-    """Load the backend of a kind and add a row per device; the answer is ``available`` or the reason."""
+    """Load the backend of a kind and add a row per device; the answer is ``available`` or the
+    reason."""
     try:
         plugins.load_backend(kind)
         found = devices.enumerate_devices(kind)

@@ -1,4 +1,5 @@
-"""``info SOURCE...``: what a model source is, read from configuration and headers; no weights are loaded."""
+"""``info SOURCE...``: what a model source is, read from configuration and headers; no weights are
+loaded."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "sources",
         metavar="SOURCE",
         nargs="+",
-        help="a directory, a .gguf or .safetensors file, pkg:NAME[==VERSION]; @FILE reads one per line",
+        help="a directory, a weight file, pkg:NAME[==VERSION]; @FILE reads one per line",
     )
     parser.add_argument("--json", action="store_true", help="one JSON document for all sources")
 
@@ -73,7 +74,9 @@ def _expand(words: list[str]) -> list[str]:
             lines = Path(word[1:]).read_text(encoding="utf-8").splitlines()
         except (OSError, ValueError) as error:
             raise UsageError(f"{word}: cannot be read: {error}") from error
-        found += [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+        found += [
+            line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")
+        ]
     if not found:
         raise UsageError("no source is named")
     return found
@@ -210,7 +213,8 @@ def text_of(facts: Mapping[str, Any]) -> str:
     count = len(weights["files"])
     lines.append(
         f"weights: {_count(facts['parameters'])} parameters, {human_size(weights['bytes'])} in "
-        f"{count} file{'s' if count > 1 else ''}, {weights['bits_per_weight']:.2f} bits per weight ({types})"
+        f"{count} file{'s' if count > 1 else ''}, {weights['bits_per_weight']:.2f} "
+        f"bits per weight ({types})"
     )
     if facts["context_length"]:
         lines.append(f"context: {facts['context_length']} tokens")

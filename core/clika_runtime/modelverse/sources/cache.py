@@ -29,7 +29,8 @@ def cache_root(cache_dir: str | os.PathLike[str] | None = None) -> Path:
 
 
 def is_offline(flag: bool = False) -> str | None:
-    """What forbids the network: ``--offline`` or the name of an environment variable; None: nothing."""
+    """What forbids the network: ``--offline`` or the name of an environment variable; None:
+    nothing."""
     if flag:
         return "--offline"
     for name in _OFFLINE_VARIABLES:
@@ -43,7 +44,8 @@ def check_space(folder: Path, nbytes: int, what: str) -> None:
     free = shutil.disk_usage(folder).free
     if free < nbytes + _MARGIN:
         raise UnavailableError(
-            f"{what} needs {nbytes + _MARGIN} bytes in {folder}, {free} are free; make room there or name "
+            f"{what} needs {nbytes + _MARGIN} bytes in {folder}, {free} are free; "
+            f"make room there or name "
             "another folder with --cache-dir"
         )
 

@@ -1,7 +1,8 @@
 """Which files make a model: from the names in a directory, a wheel or an installed distribution.
 
-Only names are looked at here. The rules are those of the hub's snapshots: GGUF files are weight options of
-their own, the parts of a split are one option, and a folder of safetensors with its index is one option.
+Only names are looked at here. The rules are those of the hub's snapshots: GGUF files are weight
+options of their own, the parts of a split are one option, and a folder of safetensors with its
+index is one option.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from dataclasses import dataclass
 
 __all__ = ["COMPANIONS", "Option", "other_formats", "select", "weight_options"]
 
-# What a safetensors model needs beside its weights; everything else in the folder stays where it is.
+# What a safetensors model needs beside its weights; everything else in the folder stays where it
+# is.
 COMPANIONS = (
     "config.json",
     "generation_config.json",
@@ -55,8 +57,8 @@ _PART = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})$")
 class Option:
     """One choice of weights. Names are relative with forward slashes.
 
-    ``kind`` is ``gguf`` or ``safetensors``; ``weights`` holds the parts in order; ``companions`` are the
-    configuration and tokenizer files of a safetensors folder ``root``.
+    ``kind`` is ``gguf`` or ``safetensors``; ``weights`` holds the parts in order; ``companions``
+    are the configuration and tokenizer files of a safetensors folder ``root``.
     """
 
     kind: str
@@ -105,8 +107,9 @@ def weight_options(names: Iterable[str]) -> list[Option]:
 
 
 def select(options: list[Option], selector: str) -> list[Option]:
-    """The options that ``selector`` names: an exact option name, else a part of a name or of the first
-    file's name, else (with ``*``, ``?`` or ``[``) a glob over both. Upper and lower case do not matter.
+    """The options that ``selector`` names: an exact option name, else a part of a name or of the
+    first file's name, else (with ``*``, ``?`` or ``[``) a glob over both. Upper and lower case do
+    not matter.
     """
     wanted = selector.lower()
     exact = [option for option in options if option.name.lower() == wanted]

