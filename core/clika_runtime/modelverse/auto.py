@@ -12,7 +12,8 @@ __all__ = ["AutoModelForCausalLM"]
 
 
 class AutoModelForCausalLM:
-    """Loads models that continue text. Not made itself; ``from_pretrained`` returns a ``GenerativeModel``."""
+    """Loads models that continue text. Not made itself; ``from_pretrained`` returns a
+    ``GenerativeModel``."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> AutoModelForCausalLM:
         raise TypeError("AutoModelForCausalLM: use AutoModelForCausalLM.from_pretrained(source)")
@@ -29,8 +30,8 @@ class AutoModelForCausalLM:
     ) -> GenerativeModel:
         """Finds the files of ``source``, loads the model on ``device`` and returns it.
 
-        ``source``: a directory, a file, or ``pkg:NAME``. ``offline`` forbids to fetch anything. Further options are
-        those of ``LoadOptions`` (``dtype``, ``max_seq``, ``mode``, ...).
+        ``source``: a directory, a file, or ``pkg:NAME``. ``offline`` forbids to fetch anything.
+        Further options are those of ``LoadOptions`` (``dtype``, ``max_seq``, ``mode``, ...).
 
             model = AutoModelForCausalLM.from_pretrained("model.gguf", max_seq=4096)
             print(model.generate("Once upon a time,", max_new_tokens=32))

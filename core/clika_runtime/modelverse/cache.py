@@ -1,9 +1,9 @@
 """What layers keep between steps, and the paged pools that hold it.
 
-A layer declares a state spec and calls ``step.attend``; where the bytes lie is known here alone. Keys and values
-stand in pools of blocks; a sequence owns a list of blocks, counted by reference so that forks and snapshots share
-them until one side writes. A continuous cache is the same with one block per sequence.
-"""
+A layer declares a state spec and calls ``step.attend``; where the bytes lie is known here alone.
+Keys and values stand in pools of blocks; a sequence owns a list of blocks, counted by reference so
+that forks and snapshots share them until one side writes. A continuous cache is the same with one
+block per sequence."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ __all__ = [
 # ---- what a layer may declare
 @dataclass(frozen=True)
 class KV:
-    """Keys ``[heads, dk]`` and values ``[heads, dv]`` of every token; ``window`` 0 keeps all of them."""
+    """Keys ``[heads, dk]`` and values ``[heads, dv]`` of every token; ``window`` 0 keeps all of
+    them."""
 
     heads: int
     dk: int
@@ -51,7 +52,8 @@ class Latent:
 
 @dataclass(frozen=True)
 class Conv:
-    """The last ``width - 1`` inputs of a causal convolution, ``[channels, width - 1]`` per sequence."""
+    """The last ``width - 1`` inputs of a causal convolution, ``[channels, width - 1]`` per
+    sequence."""
 
     channels: int
     width: int
@@ -80,12 +82,12 @@ StateSpec = KV | Latent | Conv | Recurrent | CrossKV
 class CacheConfig:
     """Sizes of a cache.
 
-    ``max_tokens`` is the longest sequence, ``max_sequences`` how many stand in the cache at once. ``layout`` is
-    "paged" (blocks of ``block_size`` tokens shared by all sequences) or "continuous" (one block of ``max_tokens``
-    per sequence). ``total_tokens`` bounds a paged pool (default: every sequence may grow to ``max_tokens``). ``dtype``
-    is that of the pools, float32 when None. The pools' memory is taken from the system as it is first
-    touched, so a large window costs nothing until it is used.
-    """
+    ``max_tokens`` is the longest sequence, ``max_sequences`` how many stand in the cache at once.
+    ``layout`` is "paged" (blocks of ``block_size`` tokens shared by all sequences) or "continuous"
+    (one block of ``max_tokens`` per sequence). ``total_tokens`` bounds a paged pool (default: every
+    sequence may grow to ``max_tokens``). ``dtype`` is that of the pools, float32 when None. The
+    pools' memory is taken from the system as it is first touched, so a large window costs nothing
+    until it is used."""
 
     max_tokens: int
     max_sequences: int = 1
@@ -127,9 +129,8 @@ class CacheConfig:
 class StepArrays:
     """One step's bookkeeping as host arrays (int32): what the new tokens are and where they go.
 
-    T new tokens of B sequences: positions ``[T]``, slots ``[T]`` (block * block_size + offset), block_table
-    ``[B, M]``, cu_seqlens ``[B + 1]``, kv_lens ``[B]`` (the new tokens included).
-    """
+    T new tokens of B sequences: positions ``[T]``, slots ``[T]`` (block * block_size + offset),
+    block_table ``[B, M]``, cu_seqlens ``[B + 1]``, kv_lens ``[B]`` (the new tokens included)."""
 
     positions: Any
     slots: Any
@@ -143,9 +144,8 @@ class StepArrays:
 class CacheStep:
     """What a forward pass sees of the cache: it appends and attends, layer by layer.
 
-    It holds tensors, real ones or traced ones; each append makes a new version of the pool, which later reads of the
-    same step use.
-    """
+    It holds tensors, real ones or traced ones; each append makes a new version of the pool, which
+    later reads of the same step use."""
 
     def __init__(
         self,
@@ -176,12 +176,12 @@ class CacheStep:
         sinks: Any = None,
         causal: bool = True,
     ) -> Any:
-        """Appends the new keys and values of a layer, then attends over all that the sequence holds.
+        """Appends the new keys and values of a layer, then attends over all that the sequence
+        holds.
 
-        q ``[T, Hq, dk]``, k ``[T, H, dk]``, v ``[T, H, dv]`` -> ``[T, Hq, dv]``. Scores are ``scale * q.k``, capped by
-        ``softcap * tanh(score / softcap)`` when it is not 0; ``window`` limits how far back a token sees; ``sinks``
-        ``[Hq]`` join the softmax's denominator.
-        """
+        q ``[T, Hq, dk]``, k ``[T, H, dk]``, v ``[T, H, dv]`` -> ``[T, Hq, dv]``. Scores are ``scale
+        * q.k``, capped by ``softcap * tanh(score / softcap)`` when it is not 0; ``window`` limits
+        how far back a token sees; ``sinks`` ``[Hq]`` join the softmax's denominator."""
         keys, values = self.pools[layer]
         keys = crt.kv_append(keys, k, self._slots)
         values = crt.kv_append(values, v, self._slots)
@@ -218,15 +218,16 @@ class Snapshot:
 class KVCache:
     """Sequences over paged pools.
 
-    ``add`` and ``free`` a sequence; ``prepare_step`` places new tokens; ``truncate``, ``fork``, ``snapshot`` and
-    ``restore`` edit without touching the model. Handles of sequences are small integers.
-    """
+    ``add`` and ``free`` a sequence; ``prepare_step`` places new tokens; ``truncate``, ``fork``,
+    ``snapshot`` and ``restore`` edit without touching the model. Handles of sequences are small
+    integers."""
 
     def __init__(self, specs: Sequence[StateSpec], config: CacheConfig) -> None:
         for index, spec in enumerate(specs):
             if not isinstance(spec, KV):
                 raise InvalidArgumentError(
-                    f"KVCache: layer {index} declares {type(spec).__name__}; this cache holds KV states",
+                    f"KVCache: layer {index} declares {type(spec).__name__}; this cache holds KV "
+                    "states",
                     "NOT_IMPLEMENTED_FOR_PARAM",
                 )
         self.specs = tuple(specs)
@@ -242,7 +243,8 @@ class KVCache:
     # ---- pools
     @property
     def pools(self) -> list[tuple[Any, Any]]:
-        """Per layer the key and value pools ``[blocks, block_size, heads, d]``, made at first use."""
+        """Per layer the key and value pools ``[blocks, block_size, heads, d]``, made at first
+        use."""
         if self._pools is None:
             self._pools = [
                 (self._pool(spec.heads, spec.dk), self._pool(spec.heads, spec.dv))
@@ -256,12 +258,15 @@ class KVCache:
         shape = (self.config.num_blocks, self.block_size, heads, size)
         nbytes = dtype.nbytes(shape[0] * shape[1] * heads * size)
         # Anonymous memory is zero and costs nothing until a page is written.
-        private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+        private = (
+            {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+        )
         try:
             memory = mmap.mmap(-1, nbytes, **private)
         except (OSError, ValueError, OverflowError) as error:
             raise OutOfMemoryError(
-                f"KVCache: a pool of {nbytes} bytes for {shape[0] * shape[1]} tokens cannot be mapped ({error}); "
+                f"KVCache: a pool of {nbytes} bytes for {shape[0] * shape[1]} tokens cannot be "
+                f"mapped ({error}); "
                 "lower max_tokens or max_sequences"
             ) from error
         return crt.Tensor.from_buffer(memory, shape, dtype, mapped=False)
@@ -317,7 +322,8 @@ class KVCache:
         state = self._get(sequence)
         if not 0 <= length <= state.length:
             raise InvalidArgumentError(
-                f"KVCache.truncate: length {length} is outside 0 .. {state.length}, the sequence's tokens"
+                f"KVCache.truncate: length {length} is outside 0 .. {state.length}, the "
+                "sequence's tokens"
             )
         keep = -(-length // self.block_size)
         self._unref(state.blocks[keep:])
@@ -377,7 +383,7 @@ class KVCache:
 
     def _blocks_needed(self, sequences: Sequence[int], counts: Sequence[int]) -> int:
         needed = 0
-        for sequence, count in zip(sequences, counts):
+        for sequence, count in zip(sequences, counts, strict=True):
             state = self._get(sequence)
             needed += max(0, -(-(state.length + count) // self.block_size) - len(state.blocks))
             if count and self._writes_shared(state):
@@ -391,9 +397,8 @@ class KVCache:
     def prepare_step(self, sequences: Sequence[int], counts: Sequence[int]) -> StepArrays:
         """Makes room for ``counts[b]`` new tokens of ``sequences[b]`` and says where they go.
 
-        The sequences' lengths grow at once; ``rollback`` undoes a step that did not run. Refused with both numbers:
-        a sequence past ``max_tokens``, a pool without enough free blocks.
-        """
+        The sequences' lengths grow at once; ``rollback`` undoes a step that did not run. Refused
+        with both numbers: a sequence past ``max_tokens``, a pool without enough free blocks."""
         import numpy as np
 
         self._check_step(sequences, counts)
@@ -406,7 +411,7 @@ class KVCache:
         before = []
         states = []
         start = 0
-        for row, (sequence, count) in enumerate(zip(sequences, counts)):
+        for row, (sequence, count) in enumerate(zip(sequences, counts, strict=True)):
             state = self._get(sequence)
             states.append(state)
             before.append(state.length)
@@ -443,28 +448,32 @@ class KVCache:
     def _check_step(self, sequences: Sequence[int], counts: Sequence[int]) -> None:
         if not sequences or len(sequences) != len(counts):
             raise InvalidArgumentError(
-                f"KVCache.prepare_step: {len(sequences)} sequence(s) with {len(counts)} count(s); give one count "
+                f"KVCache.prepare_step: {len(sequences)} sequence(s) with {len(counts)} count(s); "
+                "give one count "
                 "of new tokens per sequence, and at least one"
             )
         if len(set(sequences)) != len(sequences):
             raise InvalidArgumentError(
                 f"KVCache.prepare_step: a sequence stands twice in {list(sequences)}"
             )
-        for sequence, count in zip(sequences, counts):
+        for sequence, count in zip(sequences, counts, strict=True):
             length = self._get(sequence).length
             if count < 1:
                 raise InvalidArgumentError(
-                    f"KVCache.prepare_step: sequence {sequence} has {count} new tokens, at least 1 is needed"
+                    f"KVCache.prepare_step: sequence {sequence} has {count} new tokens, at least "
+                    "1 is needed"
                 )
             if length + count > self.config.max_tokens:
                 raise InvalidArgumentError(
-                    f"KVCache.prepare_step: sequence {sequence} holds {length} tokens, {count} more pass the window "
+                    f"KVCache.prepare_step: sequence {sequence} holds {length} tokens, {count} "
+                    "more pass the window "
                     f"of {self.config.max_tokens}"
                 )
         needed = self._blocks_needed(sequences, counts)
         if needed > len(self._free):
             raise OutOfMemoryError(
-                f"KVCache.prepare_step: the step needs {needed} block(s) of {self.block_size} tokens, "
+                f"KVCache.prepare_step: the step needs {needed} block(s) of {self.block_size} "
+                "tokens, "
                 f"{len(self._free)} are free of {self.config.num_blocks}"
             )
 
@@ -474,14 +483,15 @@ class KVCache:
         What the step wrote lies past the lengths that the sequences have again, so a failed write
         has spoilt nothing that anyone reads.
         """
-        for sequence, length in zip(arrays.sequences, arrays.before):
+        for sequence, length in zip(arrays.sequences, arrays.before, strict=True):
             self.truncate(sequence, length)
         for keys, values in self._pools or ():
             keys.clear_failure()
             values.clear_failure()
 
     def _copy_block(self, state: _Sequence, index: int) -> None:
-        """Gives the sequence a block of its own in place of a shared one, with the rows that it uses."""
+        """Gives the sequence a block of its own in place of a shared one, with the rows that it
+        uses."""
         import numpy as np
 
         old = state.blocks[index]

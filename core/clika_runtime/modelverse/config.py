@@ -1,8 +1,8 @@
-"""Reading the configuration of a checkpoint: `config.json` and GGUF metadata are hostile until checked.
+"""Reading the configuration of a checkpoint: `config.json` and GGUF metadata are hostile until
+checked.
 
-A family's config dataclass is filled through `Fields`, which checks type and range of each value and says file,
-field, value and rule in every refusal.
-"""
+A family's config dataclass is filled through `Fields`, which checks type and range of each value
+and says file, field, value and rule in every refusal."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def _shown(value: Any) -> str:
 class Fields:
     """Typed access to a raw configuration.
 
-    ``where`` names the file in messages; ``prefix`` is put before each key (``llama.`` for GGUF metadata). A value
-    of None counts as absent. An absent key without a default is an error.
+    ``where`` names the file in messages; ``prefix`` is put before each key (``llama.`` for GGUF
+    metadata). A value of None counts as absent. An absent key without a default is an error.
 
     >>> Fields({"heads": 4}, "config.json").integer("heads", high=8)
     4
@@ -55,7 +55,9 @@ class Fields:
 
     def fail(self, key: str, problem: str) -> InvalidArgumentError:
         """The error for a bad value: file, field and what is wrong with it."""
-        return InvalidArgumentError(f"{self.where}: '{self.prefix}{key}' {problem}", "MALFORMED_FILE")
+        return InvalidArgumentError(
+            f"{self.where}: '{self.prefix}{key}' {problem}", "MALFORMED_FILE"
+        )
 
     def unsupported(self, key: str, problem: str) -> UnsupportedError:
         """The error for a value that is well formed and not served."""
@@ -74,7 +76,9 @@ class Fields:
             raise self.fail(key, "is missing")
         return default
 
-    def integer(self, key: str, default: Any = REQUIRED, *, low: int = 1, high: int = 1 << 31) -> Any:
+    def integer(
+        self, key: str, default: Any = REQUIRED, *, low: int = 1, high: int = 1 << 31
+    ) -> Any:
         """A whole number in ``low .. high`` (both included)."""
         value = self.get(key, default)
         if value is default:
@@ -141,7 +145,8 @@ class Fields:
 
 
 class RopeScaling:
-    """How rotary frequencies are stretched for long contexts: ``default``, ``linear`` or ``llama3``."""
+    """How rotary frequencies are stretched for long contexts: ``default``, ``linear`` or
+    ``llama3``."""
 
     __slots__ = ("factor", "high_freq_factor", "kind", "low_freq_factor", "original_max_position")
 
@@ -177,7 +182,8 @@ class RopeScaling:
 
     @classmethod
     def from_hf(cls, fields: Fields, max_position: int) -> tuple[float, RopeScaling]:
-        """(theta, scaling) of a `config.json`: `rope_parameters`, or `rope_theta` beside `rope_scaling`."""
+        """(theta, scaling) of a `config.json`: `rope_parameters`, or `rope_theta` beside
+        `rope_scaling`."""
         section = fields.section("rope_parameters")
         if section is None:
             section = fields.section("rope_scaling")
@@ -195,7 +201,9 @@ class RopeScaling:
         low = section.number("low_freq_factor", low=1e-6, high=1e6)
         high = section.number("high_freq_factor", low=1e-6, high=1e6)
         if high <= low:
-            raise section.fail("high_freq_factor", f"is {high:g}, not above low_freq_factor {low:g}")
+            raise section.fail(
+                "high_freq_factor", f"is {high:g}, not above low_freq_factor {low:g}"
+            )
         original = section.integer(
             "original_max_position_embeddings",
             fields.integer("original_max_position_embeddings", max_position),
@@ -205,7 +213,8 @@ class RopeScaling:
 
     @classmethod
     def from_gguf(cls, fields: Fields) -> tuple[float, RopeScaling]:
-        """(theta, scaling) of GGUF metadata. Llama 3's scaling comes as a tensor of factors, not from here."""
+        """(theta, scaling) of GGUF metadata. Llama 3's scaling comes as a tensor of factors, not
+        from here."""
         theta = fields.number("rope.freq_base", 10000.0, low=1.0, high=1e12)
         if fields.has("rope.scaling.type"):
             kind = fields.choice("rope.scaling.type", ("none", "linear"))
@@ -218,7 +227,8 @@ class RopeScaling:
 
 
 def read_stop_ids(fields: Fields, key: str, vocab_size: int) -> tuple[int, ...]:
-    """One id or a list of ids (``eos_token_id``), each inside the vocabulary; empty when the key is absent."""
+    """One id or a list of ids (``eos_token_id``), each inside the vocabulary; empty when the key is
+    absent."""
     value = fields.get(key, None)
     if value is None:
         return ()

@@ -1,13 +1,13 @@
 """Running a model step by step: recorded plans, one native call per step.
 
-A step takes new tokens of several sequences, packed one after the other, and gives a token id for each sequence that
-asks for one. The forward pass of a step is recorded once per class (kind, token bucket, batch bucket) with symbolic
-sizes, and compiled to a plan; no length of a cache is part of a class. By the numerics policy the class a step runs
-in never shows in its results.
-"""
+A step takes new tokens of several sequences, packed one after the other, and gives a token id for
+each sequence that asks for one. The forward pass of a step is recorded once per class (kind, token
+bucket, batch bucket) with symbolic sizes, and compiled to a plan; no length of a cache is part of a
+class. By the numerics policy the class a step runs in never shows in its results."""
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -32,9 +32,8 @@ SCORE_BYTES = 32 << 20
 class Sampling:
     """How a row's next token is drawn.
 
-    ``temperature`` 0 is greedy. ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 are off. A draw is a function of ``seed`` and
-    of the index of the token in the reply.
-    """
+    ``temperature`` 0 is greedy. ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 are off. A draw is a
+    function of ``seed`` and of the index of the token in the reply."""
 
     temperature: float = 0.0
     top_k: int = 0
@@ -48,8 +47,8 @@ GREEDY = Sampling()
 
 @dataclass(frozen=True)
 class Work:
-    """New tokens of one sequence. With ``sampling`` the step gives the token that follows them; ``index`` is that
-    token's number in the reply."""
+    """New tokens of one sequence. With ``sampling`` the step gives the token that follows them;
+    ``index`` is that token's number in the reply."""
 
     sequence: int
     tokens: Sequence[int]
@@ -59,8 +58,9 @@ class Work:
 
 @dataclass(frozen=True)
 class PlanClass:
-    """What a plan serves: ``decode`` (one token per sequence, an id each), ``sample`` (any tokens, ids for the rows
-    wanted), ``fill`` (any tokens, nothing wanted), ``logits`` (any tokens, logits of the rows wanted)."""
+    """What a plan serves: ``decode`` (one token per sequence, an id each), ``sample`` (any tokens,
+    ids for the rows wanted), ``fill`` (any tokens, nothing wanted), ``logits`` (any tokens, logits
+    of the rows wanted)."""
 
     kind: str
     tokens: int
@@ -115,9 +115,9 @@ def _over(array: Any) -> Any:
 class Engine:
     """Plans and cache of one model.
 
-        engine = Engine(model, KVCache(model.cache_specs(), CacheConfig(2048)))
-        sequence = engine.cache.add()
-        ids = engine.step([Work(sequence, prompt_ids, Sampling())])
+    engine = Engine(model, KVCache(model.cache_specs(), CacheConfig(2048)))
+    sequence = engine.cache.add()
+    ids = engine.step([Work(sequence, prompt_ids, Sampling())])
     """
 
     def __init__(
@@ -139,7 +139,9 @@ class Engine:
         for bucket in BATCH_BUCKETS:
             if batch <= bucket:
                 return bucket
-        raise InvalidArgumentError(f"Engine: a step of {batch} sequences; at most {BATCH_BUCKETS[-1]}")
+        raise InvalidArgumentError(
+            f"Engine: a step of {batch} sequences; at most {BATCH_BUCKETS[-1]}"
+        )
 
     def plan(self, kind: str, tokens: int, batch: int) -> Any:
         """The plan of a step's class, compiled on first need."""
@@ -209,7 +211,8 @@ class Engine:
 
     # ---- steps
     def step(self, work: Sequence[Work]) -> list[int]:
-        """Runs new tokens of several sequences; returns the ids of the works with ``sampling``, in order.
+        """Runs new tokens of several sequences; returns the ids of the works with ``sampling``, in
+        order.
 
         The cache grows by the tokens; when the step fails it is as before.
         """
@@ -274,10 +277,11 @@ class Engine:
 
     # ---- scoring
     def extend(self, sequences: Sequence[int], tokens: Sequence[Sequence[int]]) -> list[Any]:
-        """Appends tokens to sequences in one step; returns the logits after each of them, per sequence.
+        """Appends tokens to sequences in one step; returns the logits after each of them, per
+        sequence.
 
-        One float32 array ``[len(tokens[b]), vocabulary]`` per sequence. When the step fails the cache is as before.
-        """
+        One float32 array ``[len(tokens[b]), vocabulary]`` per sequence. When the step fails the
+        cache is as before."""
         import numpy as np
 
         with self.lock:
@@ -294,7 +298,7 @@ class Engine:
                 self.cache.rollback(arrays)
                 raise
             bounds = arrays.cu_seqlens.tolist()
-            return [logits[start:stop] for start, stop in zip(bounds, bounds[1:])]
+            return [logits[start:stop] for start, stop in itertools.pairwise(bounds)]
 
     def logits(self, tokens: Sequence[int]) -> Any:
         """Logits after each of the tokens, ``[len(tokens), vocabulary]`` float32 as a NumPy array.

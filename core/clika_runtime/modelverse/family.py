@@ -1,4 +1,5 @@
-"""What a family's code gives to the shared loader: a plain object, loaded by name from its registration."""
+"""What a family's code gives to the shared loader: a plain object, loaded by name from its
+registration."""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ _LAYER = re.compile(r"(^|\.)(\d+)(?=\.|$)")
 class Family:
     """A family states how its config is read, how its module tree is built, and its names.
 
-    ``config_from_hf(fields)`` reads a `config.json`; ``config_from_gguf(fields, shapes)`` reads GGUF metadata, with
-    the shapes of the file's tensors. ``build(config, dtype)`` makes the storage-free tree. ``gguf_names`` maps a
-    checkpoint name with ``{}`` for the layer number to the tree's name; safetensors names are the tree's own unless
-    ``renames`` (prefix -> prefix) says otherwise. ``ignored`` are patterns of checkpoint names that carry nothing;
-    ``extras`` maps a checkpoint name to the model's method that takes the tensor as a NumPy array.
-    """
+    ``config_from_hf(fields)`` reads a `config.json`; ``config_from_gguf(fields, shapes)`` reads
+    GGUF metadata, with the shapes of the file's tensors. ``build(config, dtype)`` makes the
+    storage-free tree. ``gguf_names`` maps a checkpoint name with ``{}`` for the layer number to the
+    tree's name; safetensors names are the tree's own unless ``renames`` (prefix -> prefix) says
+    otherwise. ``ignored`` are patterns of checkpoint names that carry nothing; ``extras`` maps a
+    checkpoint name to the model's method that takes the tensor as a NumPy array."""
 
     name: str
     config_from_hf: Callable[[Fields], Any]
@@ -37,14 +38,17 @@ class Family:
     def tree_name(self, name: str, kind: str) -> str:
         """The tree's name for a checkpoint's tensor; an unknown name comes back as it is.
 
-        >>> family = Family("f", dict, dict, gguf_names={"blk.{}.attn_q": "model.layers.{}.self_attn.q_proj"})
+        >>> names = {"blk.{}.attn_q": "model.layers.{}.self_attn.q_proj"}
+        >>> family = Family("f", dict, dict, gguf_names=names)
         >>> family.tree_name("blk.3.attn_q.weight", "gguf")
         'model.layers.3.self_attn.q_proj.weight'
         """
         if kind == "gguf":
             stem, dot, leaf = name.rpartition(".")
             match = _LAYER.search(stem)
-            pattern = stem if match is None else f"{stem[: match.start(2)]}{{}}{stem[match.end(2) :]}"
+            pattern = (
+                stem if match is None else f"{stem[: match.start(2)]}{{}}{stem[match.end(2) :]}"
+            )
             target = self.gguf_names.get(pattern)
             if target is None or not dot:
                 return name

@@ -1,8 +1,8 @@
 """Text in, text out: the runnable form of a causal language model.
 
-    model = load_generative("model.gguf")
-    print(model.generate("Once upon a time,", max_new_tokens=64, stop=["."]))
-    print(model.chat([{"role": "user", "content": "Name the capital of France."}], temperature=0.0))
+model = load_generative("model.gguf")
+print(model.generate("Once upon a time,", max_new_tokens=64, stop=["."]))
+print(model.chat([{"role": "user", "content": "Name the capital of France."}], temperature=0.0))
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ CONFIG_LIMIT = 16 << 20
 class GenerationConfig:
     """The knobs of a generation.
 
-    ``max_new_tokens`` bounds the reply. ``temperature`` 0 is greedy; ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 are off.
-    ``seed`` None draws a fresh one, which the report names. ``stop`` are strings that end the reply and are not part of
-    it; ``stop_ids`` are the checkpoint's own ends.
+    ``max_new_tokens`` bounds the reply. ``temperature`` 0 is greedy; ``top_k`` 0, ``top_p`` 1 and
+    ``min_p`` 0 are off. ``seed`` None draws a fresh one, which the report names. ``stop`` are
+    strings that end the reply and are not part of it; ``stop_ids`` are the checkpoint's own ends.
     """
 
     max_new_tokens: int = DEFAULT_NEW_TOKENS
@@ -54,7 +54,8 @@ class GenerationConfig:
     stop_ids: tuple[int, ...] = ()
 
     def with_options(self, options: Mapping[str, Any]) -> GenerationConfig:
-        """A copy with some knobs changed (None leaves one as it is); refuses an unknown knob or a bad value."""
+        """A copy with some knobs changed (None leaves one as it is); refuses an unknown knob or a
+        bad value."""
         known = {item.name for item in fields(self)}
         for name in options:
             if name not in known:
@@ -96,16 +97,18 @@ def _within(name: str, value: Any, low: float, high: float) -> None:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     # A NaN fails the comparison, as it should.
     if not is_number or not low <= value <= high:
-        raise InvalidArgumentError(f"generate: {name} must be in {low:g} .. {high:g}, got {value!r}")
+        raise InvalidArgumentError(
+            f"generate: {name} must be in {low:g} .. {high:g}, got {value!r}"
+        )
 
 
 @dataclass
 class GenerationReport:
     """What one generation did.
 
-    ``stop_reason``: ``stop`` (one of the checkpoint's ends, in ``stop_id``), ``stop_string`` (in ``stop_text``),
-    ``length``, ``window`` or ``cancelled``. Times are seconds; ``prefill_seconds`` runs to the first token.
-    """
+    ``stop_reason``: ``stop`` (one of the checkpoint's ends, in ``stop_id``), ``stop_string`` (in
+    ``stop_text``), ``length``, ``window`` or ``cancelled``. Times are seconds; ``prefill_seconds``
+    runs to the first token."""
 
     prompt_tokens: int
     token_ids: list[int] = field(default_factory=list)
@@ -141,9 +144,7 @@ class TextStream(Iterator[str]):
     ``close`` (or leaving a ``with`` block) cancels what is still running.
     """
 
-    def __init__(
-        self, model: GenerativeModel, request: Request, config: GenerationConfig
-    ) -> None:
+    def __init__(self, model: GenerativeModel, request: Request, config: GenerationConfig) -> None:
         self._scheduler = model.scheduler
         self._request = request
         self._decoder = model.tokenizer.streaming_decoder()
@@ -267,7 +268,8 @@ class GenerativeModel:
 
     @property
     def report(self) -> dict[str, Any]:
-        """What was decided at load: family, dtypes, how weights are multiplied, window, cache, seconds."""
+        """What was decided at load: family, dtypes, how weights are multiplied, window, cache,
+        seconds."""
         config = self.engine.cache.config
         return {
             **self.loaded.report,
@@ -281,28 +283,31 @@ class GenerativeModel:
     def render(self, messages: Any, **options: Any) -> str:
         """The prompt text that the chat template makes of a conversation.
 
-        ``messages``: dicts with "role" and "content". ``add_generation_prompt`` (True) opens the assistant's turn.
-        """
+        ``messages``: dicts with "role" and "content". ``add_generation_prompt`` (True) opens the
+        assistant's turn."""
         return str(self.tokenizer.apply_chat_template(messages, **options))
 
     def generate(self, prompt: str | Sequence[int], **options: Any) -> str:
         """Continues a text (or token ids) and returns the new text.
 
-        Options: ``max_new_tokens``, ``temperature``, ``top_k``, ``top_p``, ``min_p``, ``seed``, ``stop``, ``stop_ids``,
-        over the checkpoint's defaults. Refused: an empty prompt; a prompt that fills the window, with both numbers.
+        Options: ``max_new_tokens``, ``temperature``, ``top_k``, ``top_p``, ``min_p``, ``seed``,
+        ``stop``, ``stop_ids``, over the checkpoint's defaults. Refused: an empty prompt; a prompt
+        that fills the window, with both numbers.
 
-            model.generate("Once upon a time,", max_new_tokens=64, temperature=0.8, seed=7, stop=["."])
+            model.generate("Once upon a time,", temperature=0.8, seed=7, stop=["."])
         """
         return _drain(self.stream_generate(prompt, **options)).text
 
     def stream_generate(self, prompt: str | Sequence[int], **options: Any) -> TextStream:
-        """Like ``generate``, as a stream of text pieces; ``report`` of the stream says how it went."""
+        """Like ``generate``, as a stream of text pieces; ``report`` of the stream says how it
+        went."""
         config = self._defaults.with_options(options)
         ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
         return self._start(ids, config)
 
     def chat(self, messages: Any, **options: Any) -> str:
-        """Renders a conversation and returns the assistant's reply; takes the options of ``generate``."""
+        """Renders a conversation and returns the assistant's reply; takes the options of
+        ``generate``."""
         return _drain(self.stream_chat(messages, **options)).text
 
     def stream_chat(self, messages: Any, **options: Any) -> TextStream:
@@ -315,7 +320,8 @@ class GenerativeModel:
     def generate_batch(
         self, prompts: Sequence[str | Sequence[int]], **options: Any
     ) -> list[GenerationReport]:
-        """Continues several prompts together, as many at a time as the cache holds sequences; one report each."""
+        """Continues several prompts together, as many at a time as the cache holds sequences; one
+        report each."""
         streams = [self.stream_generate(prompt, **options) for prompt in prompts]
         return [_drain(stream) for stream in streams]
 
@@ -333,7 +339,8 @@ class GenerativeModel:
         for place, token in enumerate(ids):
             if not 0 <= token < vocabulary:
                 raise InvalidArgumentError(
-                    f"generate: token {place} of the prompt is {token}, outside the vocabulary of {vocabulary}"
+                    f"generate: token {place} of the prompt is {token}, outside the vocabulary of "
+                    f"{vocabulary}"
                 )
 
     # ---- scores
@@ -348,7 +355,8 @@ class GenerativeModel:
         return self.engine.logits(ids)
 
     def score(self, tokens: str | Sequence[int]) -> Any:
-        """Log-probability of each token after the first, given those before it: float64 ``[tokens - 1]``."""
+        """Log-probability of each token after the first, given those before it: float64 ``[tokens -
+        1]``."""
         import numpy as np
 
         ids = self.tokenizer.encode(tokens) if isinstance(tokens, str) else list(tokens)
@@ -364,10 +372,14 @@ def _drain(stream: TextStream) -> GenerationReport:
     return stream.report
 
 
-def load_generative(source: Any, options: LoadOptions | None = None, **more: Any) -> GenerativeModel:
-    """Loads a model that generates text: a directory, a GGUF file, or what ``sources.resolve`` returned.
+def load_generative(
+    source: Any, options: LoadOptions | None = None, **more: Any
+) -> GenerativeModel:
+    """Loads a model that generates text: a directory, a GGUF file, or what ``sources.resolve``
+    returned.
 
-    Options are those of ``LoadOptions``, as an object or as keywords; ``tokenizer`` names another tokenizer's file.
+    Options are those of ``LoadOptions``, as an object or as keywords; ``tokenizer`` names another
+    tokenizer's file.
 
         model = load_generative("model.gguf", max_seq=4096, dtype="float32")
     """
@@ -405,7 +417,8 @@ def _load_tokenizer(checkpoint: Checkpoint, path: Any) -> Any:
 
 # ---- defaults of a checkpoint
 def read_defaults(checkpoint: Checkpoint, config: Any) -> GenerationConfig:
-    """The knobs that a checkpoint asks for: `generation_config.json` or GGUF metadata; greedy when it asks for none."""
+    """The knobs that a checkpoint asks for: `generation_config.json` or GGUF metadata; greedy when
+    it asks for none."""
     if checkpoint.kind == "gguf":
         return _gguf_defaults(Fields(checkpoint.config, checkpoint.where), config.vocab_size)
     path = checkpoint.folder / "generation_config.json"

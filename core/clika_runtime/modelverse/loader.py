@@ -1,8 +1,7 @@
 """From a checkpoint's files to a module tree with its weights bound.
 
-The family says how its config is read, how the tree is built and what its names are; reading, dtype choice, packed
-weights, tied tables and the checks are the same for all families and stand here.
-"""
+The family says how its config is read, how the tree is built and what its names are; reading, dtype
+choice, packed weights, tied tables and the checks are the same for all families and stand here."""
 
 from __future__ import annotations
 
@@ -31,12 +30,12 @@ CONFIG_LIMIT = 16 << 20
 class LoadOptions:
     """How a model is loaded.
 
-    ``dtype`` is the dtype of activations and cache: None takes the checkpoint's, float32 for a quantized one.
-    ``mode`` is how quantized weights are multiplied: "fast" (integer products over activations quantized by
-    row block) or "exact" (weights decode to the compute dtype). ``max_seq`` caps the context window, 0 keeps the
-    checkpoint's. ``max_sequences`` sequences may stand in the cache at once; ``kvcache`` is "paged" or
-    "continuous"; ``prefill_chunk`` is how many prompt tokens one step takes at most.
-    """
+    ``dtype`` is the dtype of activations and cache: None takes the checkpoint's, float32 for a
+    quantized one. ``mode`` is how quantized weights are multiplied: "fast" (integer products over
+    activations quantized by row block) or "exact" (weights decode to the compute dtype).
+    ``max_seq`` caps the context window, 0 keeps the checkpoint's. ``max_sequences`` sequences may
+    stand in the cache at once; ``kvcache`` is "paged" or "continuous"; ``prefill_chunk`` is how
+    many prompt tokens one step takes at most."""
 
     device: str = "cpu"
     dtype: Any = None
@@ -55,17 +54,21 @@ class LoadOptions:
         for name, low in (("max_seq", 0), ("max_sequences", 1), ("prefill_chunk", 1)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < low:
-                raise InvalidArgumentError(f"LoadOptions: {name} must be at least {low}, got {value!r}")
+                raise InvalidArgumentError(
+                    f"LoadOptions: {name} must be at least {low}, got {value!r}"
+                )
 
     def dtype_of(self, name: str) -> Any:
-        """The dtype object of option ``dtype`` or ``kv_dtype``, or None; refuses what nothing computes in."""
+        """The dtype object of option ``dtype`` or ``kv_dtype``, or None; refuses what nothing
+        computes in."""
         value = getattr(self, name)
         if value is None:
             return None
         found = crt.dtypes.by_name(value) if isinstance(value, str) else value
         if found.name not in COMPUTE_DTYPES:
             raise UnsupportedError(
-                f"LoadOptions: {name} {found.name} is not served; choose one of {', '.join(COMPUTE_DTYPES)}",
+                f"LoadOptions: {name} {found.name} is not served; choose one of "
+                f"{', '.join(COMPUTE_DTYPES)}",
                 "NOT_IMPLEMENTED_FOR_DTYPE",
             )
         return found
@@ -74,9 +77,8 @@ class LoadOptions:
 class Checkpoint:
     """The opened files of one model: its raw configuration and its tensors, none of them read yet.
 
-    ``kind`` is "gguf" or "safetensors"; ``config`` holds `config.json` or the GGUF metadata; ``where`` names the file
-    that the configuration came from.
-    """
+    ``kind`` is "gguf" or "safetensors"; ``config`` holds `config.json` or the GGUF metadata;
+    ``where`` names the file that the configuration came from."""
 
     def __init__(self, path: str | os.PathLike[str], kind: str | None = None) -> None:
         self.path = Path(path)
@@ -96,7 +98,8 @@ class Checkpoint:
             config = read_json(self.where, CONFIG_LIMIT)
             if not isinstance(config, dict):
                 raise InvalidArgumentError(
-                    f"{self.where}: the configuration is a {type(config).__name__}, expected an object",
+                    f"{self.where}: the configuration is a {type(config).__name__}, expected an "
+                    "object",
                     "MALFORMED_FILE",
                 )
             self.config = config
@@ -150,17 +153,20 @@ class Checkpoint:
 
 def open_checkpoint(source: Any) -> Checkpoint:
     """Opens a resolved source, a directory or a file."""
-    path = getattr(source, "path", source)
+    # A resolved source knows its index or single file; a folder may hold other weights beside them.
+    path = getattr(source, "entry", None) or getattr(source, "path", source)
     return Checkpoint(path, getattr(source, "kind", None))
 
 
 def identify(checkpoint: Checkpoint) -> Any:
-    """The registered family of a checkpoint (a row of `plugins.families()`); refuses by name when there is none."""
+    """The registered family of a checkpoint (a row of `plugins.families()`); refuses by name when
+    there is none."""
     if checkpoint.kind == "gguf":
         return plugins.family_for(gguf_architecture=checkpoint.architecture)
     if not checkpoint.architecture and not checkpoint.model_type:
         raise InvalidArgumentError(
-            f"{checkpoint.where}: neither 'architectures' nor 'model_type' is given", "MALFORMED_FILE"
+            f"{checkpoint.where}: neither 'architectures' nor 'model_type' is given",
+            "MALFORMED_FILE",
         )
     return plugins.family_for(
         architecture=checkpoint.architecture, model_type=checkpoint.model_type
@@ -184,7 +190,9 @@ def read_config(family: Family, checkpoint: Checkpoint) -> Any:
     """The family's config of a checkpoint."""
     if checkpoint.kind == "gguf":
         if family.config_from_gguf is None:
-            raise UnsupportedError(f"{checkpoint.path}: the family '{family.name}' reads no GGUF files")
+            raise UnsupportedError(
+                f"{checkpoint.path}: the family '{family.name}' reads no GGUF files"
+            )
         fields = Fields(checkpoint.config, checkpoint.where, f"{checkpoint.architecture}.")
         shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
         return family.config_from_gguf(fields, shapes)
@@ -196,10 +204,10 @@ def load_model(
 ) -> LoadedModel:
     """Opens a checkpoint, builds its family's tree and binds the weights.
 
-    Dense weights stay views of the mapped file where the backend takes them as they are; packed ones are brought
-    into the backend's layout once, and the file's pages are given back. Refused with file, key and both values:
-    missing tensors, tensors nobody asked for, shapes that do not fit.
-    """
+    Dense weights stay views of the mapped file where the backend takes them as they are; packed
+    ones are brought into the backend's layout once, and the file's pages are given back. Refused
+    with file, key and both values: missing tensors, tensors nobody asked for, shapes that do not
+    fit."""
     options = options or LoadOptions()
     checkpoint = source if isinstance(source, Checkpoint) else open_checkpoint(source)
     if family is None:
@@ -221,7 +229,8 @@ def load_model(
 def _family_object(row: Any, checkpoint: Checkpoint) -> Family:
     if not row.spec.runnable:
         raise UnsupportedError(
-            f"{checkpoint.path}: the family '{row.name}' recognizes this checkpoint and runs none (identity-only)"
+            f"{checkpoint.path}: the family '{row.name}' recognizes this checkpoint and runs none "
+            "(identity-only)"
         )
     found = plugins.load(row)
     if not isinstance(found, Family):
@@ -234,7 +243,8 @@ def _family_object(row: Any, checkpoint: Checkpoint) -> Family:
 
 # ---- names
 def _match_names(family: Family, checkpoint: Checkpoint, model: nn.Module) -> dict[str, str]:
-    """Slot name -> checkpoint name, after the checks that every name has its partner and every shape fits."""
+    """Slot name -> checkpoint name, after the checks that every name has its partner and every
+    shape fits."""
     slots = model.state_dict()
     found: dict[str, str] = {}
     unexpected: list[str] = []
@@ -251,12 +261,14 @@ def _match_names(family: Family, checkpoint: Checkpoint, model: nn.Module) -> di
                 )
             found[slot] = name
         elif slot not in tied:
-            # A tied checkpoint may repeat the table under the head's name; the table is what counts.
+            # A tied checkpoint may repeat the table under the head's name; the table is what
+            # counts.
             unexpected.append(name)
     missing = [slot for slot in slots if slot not in found]
     if missing or unexpected:
         raise InvalidArgumentError(
-            f"{checkpoint.path}: the tensors do not match the configuration of {checkpoint.where}; missing: "
+            f"{checkpoint.path}: the tensors do not match the configuration of "
+            f"{checkpoint.where}; missing: "
             f"{_some(missing)}; unexpected: {_some(unexpected)}",
             "MALFORMED_FILE",
         )
@@ -309,7 +321,8 @@ def _bind(
             value = crt.pack_weight(value, mode)
             owner.mode = mode if value.scheme else "exact"
         elif isinstance(owner, nn.Embedding):
-            # A table that the head multiplies with takes the layout of products; the gather reads that too.
+            # A table that the head multiplies with takes the layout of products; the gather reads
+            # that too.
             value = crt.pack_weight(value, mode if tied and owner is table else "table")
             owner.output_dtype = compute
         setattr(owner, attribute, value)
@@ -322,9 +335,8 @@ def _bind(
 def _in_compute_dtype(value: Any, compute: Any, matrix: bool) -> Any:
     """A dense weight as the forward pass takes it.
 
-    A matrix in a short dtype stays as published under float32 (the kernels widen it exactly, and it takes half the
-    memory); everything else is brought to the compute dtype.
-    """
+    A matrix in a short dtype stays as published under float32 (the kernels widen it exactly, and it
+    takes half the memory); everything else is brought to the compute dtype."""
     if value.dtype == compute:
         return value
     if matrix and compute.name == "float32" and value.dtype.name in COMPUTE_DTYPES:

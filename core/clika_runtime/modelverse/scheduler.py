@@ -1,8 +1,8 @@
 """Requests over one engine: continuous batching with chunked prefill.
 
-Each step decodes one token of every running reply and gives the rest of its token budget to prompts. Whoever waits
-for a request drives the steps, so a lone caller needs no thread and several callers share their steps.
-"""
+Each step decodes one token of every running reply and gives the rest of its token budget to
+prompts. Whoever waits for a request drives the steps, so a lone caller needs no thread and several
+callers share their steps."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ __all__ = ["Request", "Scheduler"]
 class Request:
     """One reply on its way.
 
-    ``tokens`` are the prompt's ids, ``produced`` the reply's; a stop id ends the reply and is not part of it.
-    ``stop_reason`` is None while it runs, then ``stop`` (a stop id, in ``stop_id``), ``length`` (``max_new_tokens``),
-    ``window`` (the context is full) or ``cancelled``.
-    """
+    ``tokens`` are the prompt's ids, ``produced`` the reply's; a stop id ends the reply and is not
+    part of it. ``stop_reason`` is None while it runs, then ``stop`` (a stop id, in ``stop_id``),
+    ``length`` (``max_new_tokens``), ``window`` (the context is full) or ``cancelled``."""
 
     tokens: Sequence[int]
     sampling: Sampling
@@ -60,13 +59,15 @@ class Scheduler:
         self._running: list[Request] = []
 
     def submit(self, request: Request) -> None:
-        """Queues a request. A prompt that is empty or fills the window is refused with both numbers."""
+        """Queues a request. A prompt that is empty or fills the window is refused with both
+        numbers."""
         window = self.engine.cache.config.max_tokens
         if not request.tokens:
             raise InvalidArgumentError("generate: the prompt has no tokens; give it some text")
         if len(request.tokens) >= window:
             raise InvalidArgumentError(
-                f"generate: the prompt has {len(request.tokens)} tokens, the context window holds {window}; shorten "
+                f"generate: the prompt has {len(request.tokens)} tokens, the context window holds "
+                f"{window}; shorten "
                 "the prompt or raise max_seq"
             )
         request.started = time.perf_counter()
@@ -81,7 +82,8 @@ class Scheduler:
             self._drop(request)
 
     def advance(self, request: Request, have: int) -> None:
-        """Runs steps until the request has more than ``have`` tokens or is done; raises what it failed with."""
+        """Runs steps until the request has more than ``have`` tokens or is done; raises what it
+        failed with."""
         while len(request.produced) <= have and not request.done:
             with self.engine.lock:
                 if len(request.produced) > have or request.done:
@@ -105,8 +107,10 @@ class Scheduler:
                 raise
             return
         now = time.perf_counter()
-        asked = (request for request, item in zip(batch, work) if item.sampling is not None)
-        for request, token in zip(asked, ids):
+        asked = (
+            request for request, item in zip(batch, work, strict=True) if item.sampling is not None
+        )
+        for request, token in zip(asked, ids, strict=True):
             self._take(request, token, now)
 
     def _admit(self) -> None:
@@ -119,7 +123,8 @@ class Scheduler:
             self._running.append(request)
 
     def _plan(self) -> tuple[list[Request], list[Work]]:
-        """The requests of a step and their new tokens: decodes first, then prompts into what is left."""
+        """The requests of a step and their new tokens: decodes first, then prompts into what is
+        left."""
         batch: list[Request] = []
         work: list[Work] = []
         budget = max(self.token_budget, len(self._running))
@@ -127,9 +132,7 @@ class Scheduler:
             if request.produced and request.sequence is not None:
                 number = len(request.produced)
                 batch.append(request)
-                work.append(
-                    Work(request.sequence, request.produced[-1:], request.sampling, number)
-                )
+                work.append(Work(request.sequence, request.produced[-1:], request.sampling, number))
                 budget -= 1
         for request in self._running:
             if request.produced or budget < 1 or request.sequence is None:

@@ -13,7 +13,8 @@ MAX_STOP_CHARACTERS = 4096
 
 
 def check_stop(stop: str | Sequence[str] | None) -> tuple[str, ...]:
-    """The stop strings as a tuple; one string stands for itself. Empty ones are refused: they stop everything."""
+    """The stop strings as a tuple; one string stands for itself. Empty ones are refused: they stop
+    everything."""
     if stop is None:
         return ()
     strings = (stop,) if isinstance(stop, str) else tuple(stop)
@@ -32,9 +33,9 @@ def check_stop(stop: str | Sequence[str] | None) -> tuple[str, ...]:
 class StopStrings:
     """Watches a stream of text for the first of several strings.
 
-    The string that is complete first ends the stream, of two that are complete at once the longer; the text ends
-    before it. ``push`` returns the text that is certain; ``found`` is the string that ended the stream. The result is
-    the same however the text is cut into pieces.
+    The string that is complete first ends the stream, of two that are complete at once the longer;
+    the text ends before it. ``push`` returns the text that is certain; ``found`` is the string that
+    ended the stream. The result is the same however the text is cut into pieces.
 
     >>> stops = StopStrings(["END"])
     >>> stops.push("the E"), stops.push("N"), stops.push("D of"), stops.found

@@ -1,8 +1,7 @@
 """Modules, parameters and functional forms.
 
-A module declares its parameters as slots: shapes and dtypes without bytes. ``load_state_dict`` binds tensors to
-them by dotted name. There are no gradients, so ``eval()`` changes nothing.
-"""
+A module declares its parameters as slots: shapes and dtypes without bytes. ``load_state_dict``
+binds tensors to them by dotted name. There are no gradients, so ``eval()`` changes nothing."""
 
 from __future__ import annotations
 

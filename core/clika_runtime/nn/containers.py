@@ -13,7 +13,8 @@ __all__ = ["ModuleDict", "ModuleList", "Sequential"]
 
 
 class ModuleList(Module):
-    """A list of modules, registered under "0", "1", ... ``blocks[i]``, ``len``, iteration and ``append`` work."""
+    """A list of modules, registered under "0", "1", ... ``blocks[i]``, ``len``, iteration and
+    ``append`` work."""
 
     def __init__(self, modules: Iterable[Module] = ()) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""The stateless operations that the modules call: every operator by its name, and the activations of epilogues."""
+"""The stateless operations that the modules call: every operator by its name, and the activations
+of epilogues."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from clika_runtime.errors import InvalidArgumentError
 
 __all__ = ["activate", "check_activation"]
 
-# Activations that act element by element, and gated ones that take (gate, up) side by side and halve the width.
+# Activations that act element by element, and gated ones that take (gate, up) side by side and
+# halve the width.
 POINTWISE = ("relu", "gelu", "silu", "sigmoid", "tanh")
 GATED = ("swiglu", "geglu", "reglu")
 
@@ -26,7 +28,8 @@ def __getattr__(name: str) -> Any:
 
 
 def check_activation(operation: str, name: str | None) -> str | None:
-    """The activation's name as it is stored ("Identity" and None: None), or a refusal that lists the choices."""
+    """The activation's name as it is stored ("Identity" and None: None), or a refusal that lists
+    the choices."""
     if name is None or name.lower() == "identity":
         return None
     if name in POINTWISE or name in GATED:
@@ -38,7 +41,8 @@ def check_activation(operation: str, name: str | None) -> str | None:
 
 
 def activate(x: Any, name: str) -> Any:
-    """Applies an activation by name. A gated one takes ``[..., 2n]`` as (gate, up) and gives ``[..., n]``."""
+    """Applies an activation by name. A gated one takes ``[..., 2n]`` as (gate, up) and gives
+    ``[..., n]``."""
     if name in POINTWISE:
         return getattr(crt, name)(x)
     half = x.shape[-1] // 2

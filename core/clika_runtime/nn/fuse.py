@@ -17,9 +17,8 @@ __all__ = ["FusedLinear", "fuse_linears"]
 class FusedLinear(Linear):
     """A group of linears whose outputs stand side by side; made by ``fuse_linears``.
 
-    The group lists no parameters: the parts keep their names, and where the weights were joined each part's
-    weight is a view of its rows.
-    """
+    The group lists no parameters: the parts keep their names, and where the weights were joined
+    each part's weight is a view of its rows."""
 
     def __init__(self, parts: tuple[Linear, ...], name: str, activation: str | None) -> None:
         Module.__init__(self)
@@ -69,23 +68,25 @@ class FusedLinear(Linear):
         return y if self.activation is None else F.activate(y, self.activation)
 
 
-def fuse_linears(
-    *parts: Linear, name: str = "fused", activation: str | None = None
-) -> FusedLinear:
-    """Joins linears over one input into one ``nn.Linear`` whose output is the parts' outputs side by side.
+def fuse_linears(*parts: Linear, name: str = "fused", activation: str | None = None) -> FusedLinear:
+    """Joins linears over one input into one ``nn.Linear`` whose output is the parts' outputs side
+    by side.
 
-    Fuse once the weights are bound and before the first forward. The parts keep their state-dict names. Parts
-    that share one pointwise activation hand it to the group; parts that differ are refused. A gated
-    ``activation`` ("swiglu", "geglu", "reglu") halves the width and needs parts without a bias. Where the weights
-    cannot stand in one matrix (packed, unequal dtypes) the parts are served side by side: the result is the same.
+    Fuse once the weights are bound and before the first forward. The parts keep their state-dict
+    names. Parts that share one pointwise activation hand it to the group; parts that differ are
+    refused. A gated ``activation`` ("swiglu", "geglu", "reglu") halves the width and needs parts
+    without a bias. Where the weights cannot stand in one matrix (packed, unequal dtypes) the parts
+    are served side by side: the result is the same.
 
-        self.gate_up = nn.fuse_linears(self.gate_proj, self.up_proj, name="gate_up", activation="swiglu")
+        self.gate_up = nn.fuse_linears(self.gate_proj, self.up_proj, activation="swiglu")
     """
     if not parts:
         raise InvalidArgumentError("fuse_linears: give at least one linear")
     widths = [part.in_features for part in parts]
     if len(set(widths)) > 1:
-        raise InvalidArgumentError(f"fuse_linears '{name}': the parts take inputs of widths {widths}")
+        raise InvalidArgumentError(
+            f"fuse_linears '{name}': the parts take inputs of widths {widths}"
+        )
     own = {part.activation for part in parts}
     if len(own) > 1:
         raise InvalidArgumentError(
@@ -95,10 +96,13 @@ def fuse_linears(
     activation = F.check_activation("fuse_linears", activation)
     if shared is not None and activation is not None:
         raise InvalidArgumentError(
-            f"fuse_linears '{name}': the parts already apply '{shared}', the group asks for '{activation}'"
+            f"fuse_linears '{name}': the parts already apply '{shared}', the group asks for "
+            f"'{activation}'"
         )
     if shared in F.GATED:
-        raise InvalidArgumentError(f"fuse_linears '{name}': a part's own gated '{shared}' cannot be joined")
+        raise InvalidArgumentError(
+            f"fuse_linears '{name}': a part's own gated '{shared}' cannot be joined"
+        )
     activation = activation or shared
     if activation in F.GATED and any(part.bias is not None for part in parts):
         raise InvalidArgumentError(

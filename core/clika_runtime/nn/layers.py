@@ -29,10 +29,11 @@ __all__ = [
 
 
 class Linear(Module):
-    """``y = activation(x @ weight.T + bias)``; weight ``[out_features, in_features]``, dense or packed.
+    """``y = activation(x @ weight.T + bias)``; weight ``[out_features, in_features]``, dense or
+    packed.
 
-    ``mode`` is "exact" (a packed weight decodes to the input's precision, float products) or "fast" (integer
-    products over activations quantized by row block). It matters for packed weights only.
+    ``mode`` is "exact" (a packed weight decodes to the input's precision, float products) or "fast"
+    (integer products over activations quantized by row block). It matters for packed weights only.
 
         layer = nn.Linear(4, 2, bias=False)
         layer(x)  # [..., 4] -> [..., 2]
@@ -70,10 +71,11 @@ class Linear(Module):
 
 
 class QLinearWoQ(Linear):
-    """A ``Linear`` over a packed weight that keeps its scheme; the product equals dequantize-then-linear.
+    """A ``Linear`` over a packed weight that keeps its scheme; the product equals
+    dequantize-then-linear.
 
-        layer = nn.QLinearWoQ(64, 32)
-        layer.set_weights(packed)  # a packed [32, 64] tensor
+    layer = nn.QLinearWoQ(64, 32)
+    layer.set_weights(packed)  # a packed [32, 64] tensor
     """
 
     def __init__(
@@ -91,7 +93,8 @@ class QLinearWoQ(Linear):
         expected = (self.out_features, self.in_features)
         if tuple(weight.shape) != expected:
             raise InvalidArgumentError(
-                f"QLinearWoQ.set_weights: the weight has shape {list(weight.shape)}, the layer takes "
+                f"QLinearWoQ.set_weights: the weight has shape {list(weight.shape)}, the layer "
+                "takes "
                 f"{list(expected)}"
             )
         if not weight.scheme:
@@ -102,7 +105,8 @@ class QLinearWoQ(Linear):
 
 
 class Embedding(Module):
-    """Rows of a table: ids ``[...]`` -> ``[..., embedding_dim]``; weight ``[num_embeddings, embedding_dim]``."""
+    """Rows of a table: ids ``[...]`` -> ``[..., embedding_dim]``; weight ``[num_embeddings,
+    embedding_dim]``."""
 
     def __init__(self, num_embeddings: int, embedding_dim: int, dtype: Any = None) -> None:
         super().__init__()
@@ -196,7 +200,8 @@ class Flatten(Module):
         start, end = self.start_dim % rank, self.end_dim % rank
         if start > end:
             raise InvalidArgumentError(
-                f"Flatten: start_dim {self.start_dim} stands after end_dim {self.end_dim} at rank {rank}"
+                f"Flatten: start_dim {self.start_dim} stands after end_dim {self.end_dim} at rank "
+                f"{rank}"
             )
         size = 1
         for extent in x.shape[start : end + 1]:

@@ -29,8 +29,8 @@ class LoadReport:
 class Module:
     """The base of every layer and model.
 
-    Assigning a ``Parameter`` or a ``Module`` to an attribute registers it under that name; calling the module runs
-    ``forward``. Names are dotted paths in the order of assignment.
+    Assigning a ``Parameter`` or a ``Module`` to an attribute registers it under that name; calling
+    the module runs ``forward``. Names are dotted paths in the order of assignment.
 
         class Net(nn.Module):
             def __init__(self):
@@ -41,8 +41,8 @@ class Module:
                 return self.proj(x)
     """
 
-    # Registered names, in order. The values stand in the instance's own dict, so that reading a parameter
-    # in `forward` is a plain attribute access.
+    # Registered names, in order. The values stand in the instance's own dict, so that reading a
+    # parameter in `forward` is a plain attribute access.
     _parameters: dict[str, None]
     _modules: dict[str, None]
 
@@ -97,7 +97,8 @@ class Module:
     def _check_name(self, name: str, other: dict[str, None]) -> None:
         if "_parameters" not in self.__dict__:
             raise InvalidArgumentError(
-                f"{type(self).__name__}.{name}: call super().__init__() before assigning modules or parameters"
+                f"{type(self).__name__}.{name}: call super().__init__() before assigning modules "
+                "or parameters"
             )
         if name in other:
             raise InvalidArgumentError(
@@ -139,7 +140,8 @@ class Module:
             yield module
 
     def _slots(self, prefix: str = "") -> Iterator[tuple[str, Module, str]]:
-        """Triples (dotted name, owner, attribute) of every parameter slot; tied ones under each name."""
+        """Triples (dotted name, owner, attribute) of every parameter slot; tied ones under each
+        name."""
         for name in self._parameters:
             if self.__dict__[name] is not None:
                 yield prefix + name, self, name
@@ -147,7 +149,8 @@ class Module:
             yield from module._slots(f"{prefix}{name}.")
 
     def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Any]]:
-        """Pairs (dotted name, parameter) in registration order; a tied parameter under its first name."""
+        """Pairs (dotted name, parameter) in registration order; a tied parameter under its first
+        name."""
         seen: set[int] = set()
         for name, owner, attribute in self._slots(f"{prefix}." if prefix else ""):
             value = owner.__dict__[attribute]
@@ -162,7 +165,8 @@ class Module:
 
     # ---- state
     def state_dict(self) -> dict[str, Any]:
-        """Dotted name -> parameter, in registration order; a tied parameter stands under each of its names."""
+        """Dotted name -> parameter, in registration order; a tied parameter stands under each of
+        its names."""
         return {name: owner.__dict__[attribute] for name, owner, attribute in self._slots()}
 
     def load_state_dict(
@@ -170,10 +174,10 @@ class Module:
     ) -> LoadReport:
         """Binds the tensors of ``state`` to the slots of the same dotted names.
 
-        With ``assign`` the tensors are adopted as they are (dtype and bytes; one object under two names stays
-        one); otherwise each slot gets a copy in the slot's dtype. Shapes must agree. ``strict`` (True) refuses
-        slots without a tensor and tensors without a slot, naming both sets; without it the report names them.
-        Nothing is bound when the call raises.
+        With ``assign`` the tensors are adopted as they are (dtype and bytes; one object under two
+        names stays one); otherwise each slot gets a copy in the slot's dtype. Shapes must agree.
+        ``strict`` (True) refuses slots without a tensor and tensors without a slot, naming both
+        sets; without it the report names them. Nothing is bound when the call raises.
 
             report = model.load_state_dict(crt.load("model.safetensors"), strict=False)
             report.missing_keys
@@ -187,14 +191,16 @@ class Module:
         if strict and (report.missing_keys or report.unexpected_keys):
             raise InvalidArgumentError(
                 f"{what}.load_state_dict: the names do not agree; missing in the state: "
-                f"{_names(report.missing_keys)}; unexpected in the state: {_names(report.unexpected_keys)}"
+                f"{_names(report.missing_keys)}; unexpected in the state: "
+                f"{_names(report.unexpected_keys)}"
             )
         bound = [(name, slots[name], state[name]) for name in slots if name in state]
         for name, (owner, attribute), value in bound:
             slot = owner.__dict__[attribute]
             if tuple(value.shape) != tuple(slot.shape):
                 raise InvalidArgumentError(
-                    f"{what}.load_state_dict: '{name}' has shape {list(value.shape)} in the state and "
+                    f"{what}.load_state_dict: '{name}' has shape {list(value.shape)} in the state "
+                    "and "
                     f"{list(slot.shape)} in the module"
                 )
         # One tensor under several names becomes one parameter.
@@ -233,7 +239,8 @@ class Module:
         def convert(name: str, value: Any) -> Any:
             if dtype is not None and value.scheme:
                 raise UnsupportedError(
-                    f"Module.to: '{name}' is a packed weight (scheme {value.scheme}); dequantize it to change its "
+                    f"Module.to: '{name}' is a packed weight (scheme {value.scheme}); dequantize "
+                    "it to change its "
                     f"dtype to {dtype}",
                     code_name="NOT_IMPLEMENTED_FOR_PARAM",
                 )
@@ -246,8 +253,8 @@ class Module:
     def to_empty(self, *, device: Any = None) -> Module:
         """Gives every slot a placement without values; ``load_state_dict`` fills them.
 
-        Slots stay without bytes until a tensor is bound, so a following ``assign=True`` keeps one copy.
-        """
+        Slots stay without bytes until a tensor is bound, so a following ``assign=True`` keeps one
+        copy."""
         if device is not None:
             crt.Device(device)
         return self

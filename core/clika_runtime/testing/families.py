@@ -1,8 +1,8 @@
 """The conformance kit of model families: what every family must show, whoever wrote it.
 
-A family's tests bring an engine over its model (see ``clika_runtime.modelverse.engine.Engine``) and a reference: a
-function from token ids to logits, float32 ``[tokens, vocabulary]``. The checks raise ``AssertionError`` with the
-numbers when they fail.
+A family's tests bring an engine over its model (see ``clika_runtime.modelverse.engine.Engine``) and
+a reference: a function from token ids to logits, float32 ``[tokens, vocabulary]``. The checks raise
+``AssertionError`` with the numbers when they fail.
 
     check_against_reference(engine, reference, ids, tolerance=1e-4)
     check_same_bits(engine, ids)
@@ -39,7 +39,9 @@ def _assert_close(what: str, got: Any, expected: Any, tolerance: float) -> None:
     error = relative_error(got, expected)
     # A NaN fails the comparison.
     if not error <= tolerance:
-        raise AssertionError(f"{what}: error {error:.3g} of the largest logit, allowed is {tolerance:.3g}")
+        raise AssertionError(
+            f"{what}: error {error:.3g} of the largest logit, allowed is {tolerance:.3g}"
+        )
 
 
 def _assert_bits(what: str, got: Any, expected: Any) -> None:
@@ -55,7 +57,8 @@ def _assert_bits(what: str, got: Any, expected: Any) -> None:
 def check_against_reference(
     engine: Any, reference: Reference, ids: Sequence[int], tolerance: float, decode: int = 8
 ) -> None:
-    """Prefill of all but the last ``decode`` ids, then one step per id, each against the reference."""
+    """Prefill of all but the last ``decode`` ids, then one step per id, each against the
+    reference."""
     import numpy as np
 
     expected = reference(ids)
@@ -71,9 +74,14 @@ def check_against_reference(
 
 
 def check_batch(
-    engine: Any, reference: Reference, prompts: Sequence[Sequence[int]], tolerance: float, decode: int = 8
+    engine: Any,
+    reference: Reference,
+    prompts: Sequence[Sequence[int]],
+    tolerance: float,
+    decode: int = 8,
 ) -> None:
-    """Prompts of unequal lengths side by side: one prefill step, then ``decode`` steps over all of them."""
+    """Prompts of unequal lengths side by side: one prefill step, then ``decode`` steps over all of
+    them."""
     import numpy as np
 
     sequences = [engine.cache.add() for _ in prompts]
@@ -81,13 +89,15 @@ def check_batch(
         parts = [[rows] for rows in engine.extend(sequences, [ids[:-decode] for ids in prompts])]
         for step in range(decode):
             tokens = [[ids[len(ids) - decode + step]] for ids in prompts]
-            for held, rows in zip(parts, engine.extend(sequences, tokens)):
+            for held, rows in zip(parts, engine.extend(sequences, tokens), strict=True):
                 held.append(rows)
     finally:
         for sequence in sequences:
             engine.cache.free(sequence)
-    for number, (ids, rows) in enumerate(zip(prompts, parts)):
-        _assert_close(f"sequence {number} of a batch", np.concatenate(rows), reference(ids), tolerance)
+    for number, (ids, rows) in enumerate(zip(prompts, parts, strict=True)):
+        _assert_close(
+            f"sequence {number} of a batch", np.concatenate(rows), reference(ids), tolerance
+        )
 
 
 def check_same_bits(engine: Any, ids: Sequence[int], chunks: Sequence[int] = (1, 5, 64)) -> None:
@@ -117,7 +127,8 @@ def check_same_bits(engine: Any, ids: Sequence[int], chunks: Sequence[int] = (1,
 
 
 def check_cache_edits(engine: Any, ids: Sequence[int]) -> None:
-    """Truncate, fork, snapshot and restore: what follows is as if the edits had been made on the text."""
+    """Truncate, fork, snapshot and restore: what follows is as if the edits had been made on the
+    text."""
     import numpy as np
 
     cache = engine.cache

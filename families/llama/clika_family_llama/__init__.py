@@ -1,1 +1,2 @@
-"""The llama model family. The registration is in `plugin`, the model in `llama`; neither is imported here."""
+"""The llama model family. The registration is in `plugin`, the model in `llama`; neither is
+imported here."""

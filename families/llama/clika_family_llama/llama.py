@@ -1,4 +1,5 @@
-"""The llama decoder: grouped-query attention with rotary embedding, a gated MLP, RMS norms before each."""
+"""The llama decoder: grouped-query attention with rotary embedding, a gated MLP, RMS norms before
+each."""
 
 from __future__ import annotations
 
@@ -25,9 +26,8 @@ __all__ = ["FAMILY", "LlamaConfig", "LlamaForCausalLM"]
 class LlamaConfig:
     """Sizes and switches of a llama checkpoint, under the names that `config.json` uses.
 
-    ``rope_interleaved`` says how a head's elements pair up: False in transformers' checkpoints, True in GGUF files,
-    whose query and key rows are stored in another order.
-    """
+    ``rope_interleaved`` says how a head's elements pair up: False in transformers' checkpoints,
+    True in GGUF files, whose query and key rows are stored in another order."""
 
     hidden_size: int
     intermediate_size: int
@@ -65,7 +65,9 @@ class LlamaConfig:
             num_hidden_layers=fields.integer("num_hidden_layers", high=LIMITS["layers"]),
             num_attention_heads=heads,
             num_key_value_heads=kv_heads,
-            head_dim=_head_dim(fields, "head_dim", "hidden_size", hidden, "num_attention_heads", heads),
+            head_dim=_head_dim(
+                fields, "head_dim", "hidden_size", hidden, "num_attention_heads", heads
+            ),
             vocab_size=vocab,
             max_position_embeddings=positions,
             rms_norm_eps=fields.number("rms_norm_eps", 1e-6, low=0.0, high=1.0),
@@ -79,12 +81,18 @@ class LlamaConfig:
 
     @classmethod
     def from_gguf(cls, fields: Fields, shapes: Mapping[str, tuple[int, ...]]) -> LlamaConfig:
-        """Read GGUF metadata (keys under ``llama.``); switches follow from the tensors that are there."""
+        """Read GGUF metadata (keys under ``llama.``); switches follow from the tensors that are
+        there."""
         hidden = fields.integer("embedding_length", high=LIMITS["hidden"])
         heads = fields.integer("attention.head_count", high=LIMITS["heads"])
         kv_heads = fields.integer("attention.head_count_kv", heads, high=LIMITS["heads"])
         head_dim = _head_dim(
-            fields, "attention.key_length", "embedding_length", hidden, "attention.head_count", heads
+            fields,
+            "attention.key_length",
+            "embedding_length",
+            hidden,
+            "attention.head_count",
+            heads,
         )
         value_dim = fields.integer("attention.value_length", head_dim, high=LIMITS["head_dim"])
         fields.agree("attention.value_length", value_dim, "the head size", head_dim)
@@ -122,19 +130,26 @@ class LlamaConfig:
     def _checked(self, fields: Fields, heads_key: str, kv_key: str) -> LlamaConfig:
         heads, kv_heads = self.num_attention_heads, self.num_key_value_heads
         if heads % kv_heads:
-            raise fields.fail(kv_key, f"is {kv_heads}, which does not divide {heads}, '{heads_key}'")
+            raise fields.fail(
+                kv_key, f"is {kv_heads}, which does not divide {heads}, '{heads_key}'"
+            )
         if self.head_dim % 2:
-            raise fields.fail(heads_key, f"gives heads of {self.head_dim}; rotary needs an even size")
+            raise fields.fail(
+                heads_key, f"gives heads of {self.head_dim}; rotary needs an even size"
+            )
         return self
 
 
-def _head_dim(fields: Fields, key: str, hidden_key: str, hidden: int, heads_key: str, heads: int) -> int:
+def _head_dim(
+    fields: Fields, key: str, hidden_key: str, hidden: int, heads_key: str, heads: int
+) -> int:
     given = fields.integer(key, None, high=LIMITS["head_dim"])
     if given is not None:
         return int(given)
     if hidden % heads:
         raise fields.fail(
-            hidden_key, f"is {hidden}, not a multiple of {heads}, '{heads_key}', and no '{key}' is given"
+            hidden_key,
+            f"is {hidden}, not a multiple of {heads}, '{heads_key}', and no '{key}' is given",
         )
     return hidden // heads
 

@@ -1,4 +1,5 @@
-"""Llama against transformers: the same tiny random weights, from safetensors and from GGUF files."""
+"""Llama against transformers: the same tiny random weights, from safetensors and from GGUF
+files."""
 
 from __future__ import annotations
 
@@ -99,7 +100,9 @@ def test_quantized_gguf_equals_the_dequantized_model(
         assert TOLERANCE < error < 0.2
 
 
-def test_the_window_of_a_gguf_and_its_tokens_come_from_metadata(tiny_of: TinyOf, tmp_path: Path) -> None:
+def test_the_window_of_a_gguf_and_its_tokens_come_from_metadata(
+    tiny_of: TinyOf, tmp_path: Path
+) -> None:
     checkpoint = tiny_of("llama3")
     config = load_model(tiny.write_gguf(checkpoint, tmp_path / "m.gguf")).config
     assert config.max_position_embeddings == 256
@@ -109,7 +112,9 @@ def test_the_window_of_a_gguf_and_its_tokens_come_from_metadata(tiny_of: TinyOf,
 
 # ---- the numerics policy, through the whole model
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_chunks_and_batches_leave_no_trace(dtype: str, tiny_of: TinyOf, make_engine: MakeEngine) -> None:
+def test_chunks_and_batches_leave_no_trace(
+    dtype: str, tiny_of: TinyOf, make_engine: MakeEngine
+) -> None:
     engine = make_engine(tiny_of("plain").folder, dtype=dtype)
     check_same_bits(engine, tiny.ids(LENGTH))
 
@@ -210,4 +215,6 @@ def test_leaving_out_a_part_moves_the_logits(
     model = load_model(checkpoint.folder).model
     change(model, monkeypatch)
     ids = tiny.ids(LENGTH)
-    assert relative_error(engine_over(model).logits(ids), checkpoint.reference(ids)) > 50 * TOLERANCE
+    assert (
+        relative_error(engine_over(model).logits(ids), checkpoint.reference(ids)) > 50 * TOLERANCE
+    )

@@ -38,7 +38,11 @@ def test_one_thread_and_two_give_the_same_bits(
 ) -> None:
     # Wide enough that every kernel splits its work.
     checkpoint = tiny.make(
-        tmp_path, hidden_size=256, intermediate_size=768, num_attention_heads=8, num_key_value_heads=4
+        tmp_path,
+        hidden_size=256,
+        intermediate_size=768,
+        num_attention_heads=8,
+        num_key_value_heads=4,
     )
     path = tiny.write_gguf(checkpoint, tmp_path / "m.gguf", lambda name: "Q4_1")
     for source, mode in ((tmp_path, "exact"), (path, "exact"), (path, "fast")):

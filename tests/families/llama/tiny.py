@@ -22,7 +22,8 @@ LLAMA3 = {
 }
 LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
 
-# One line per shape that a checkpoint may have; every one is longer than its rotary scaling's border.
+# One line per shape that a checkpoint may have; every one is longer than its rotary scaling's
+# border.
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
     "tied": {"tie_word_embeddings": True},
@@ -51,7 +52,9 @@ class Tiny:
             return self.model(torch.tensor([list(ids)])).logits[0].float().numpy()
 
 
-def make(folder: Path, dtype: str = "float32", seed: int = 0, shards: bool = False, **changes: Any) -> Tiny:
+def make(
+    folder: Path, dtype: str = "float32", seed: int = 0, shards: bool = False, **changes: Any
+) -> Tiny:
     """Writes a checkpoint with large random weights: norms and biases away from 1 and 0."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM

@@ -68,7 +68,9 @@ def tensors(config: dict[str, Any], seed: int = 0) -> dict[str, Any]:
     """Random float32 values for every tensor."""
     rng = np.random.default_rng(seed)
     return {
-        name: (rng.standard_normal(shape) * 0.3 + (1.0 if len(shape) == 1 else 0.0)).astype(np.float32)
+        name: (rng.standard_normal(shape) * 0.3 + (1.0 if len(shape) == 1 else 0.0)).astype(
+            np.float32
+        )
         for name, shape in shapes(config).items()
     }
 

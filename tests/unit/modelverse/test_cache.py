@@ -53,7 +53,7 @@ def test_sequences_never_share_a_slot() -> None:
     for _ in range(30):
         chosen = random.sample(sequences, random.randint(1, 4))
         counts = [min(random.randint(1, 5), 64 - cache.length(s)) for s in chosen]
-        pairs = [(s, c) for s, c in zip(chosen, counts) if c > 0]
+        pairs = [(s, c) for s, c in zip(chosen, counts, strict=True) if c > 0]
         if not pairs:
             continue
         arrays = cache.prepare_step([s for s, _ in pairs], [c for _, c in pairs])
@@ -148,7 +148,12 @@ def test_limits_are_refused_with_both_numbers() -> None:
 
 @pytest.mark.parametrize(
     ("sequences", "counts", "words"),
-    [([], [], "0 sequence"), ([0], [1, 2], "1 sequence"), ([0], [0], "0 new tokens"), ([0, 0], [1, 1], "twice")],
+    [
+        ([], [], "0 sequence"),
+        ([0], [1, 2], "1 sequence"),
+        ([0], [0], "0 new tokens"),
+        ([0, 0], [1, 1], "twice"),
+    ],
 )
 def test_malformed_steps_are_refused(sequences: list[int], counts: list[int], words: str) -> None:
     cache = make()

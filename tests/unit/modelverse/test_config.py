@@ -72,7 +72,9 @@ def test_an_unserved_choice_lists_what_is_served() -> None:
 def test_keys_carry_their_prefix() -> None:
     fields = Fields({"llama.block_count": 2}, "m.gguf", "llama.")
     assert fields.integer("block_count") == 2
-    with pytest.raises(InvalidArgumentError, match=r"m\.gguf: 'llama\.embedding_length' is missing"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"m\.gguf: 'llama\.embedding_length' is missing"
+    ):
         fields.integer("embedding_length")
 
 

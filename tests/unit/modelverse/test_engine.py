@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,7 +64,9 @@ def test_mixed_steps_give_ids_in_order(model: Any) -> None:
     alone = [greedy(engine, ids, 3) for ids in prompts]
     a, b, c = (engine.cache.add() for _ in prompts)
     first = engine.step([Work(a, prompts[0], GREEDY)])
-    mixed = engine.step([Work(a, first, GREEDY, 1), Work(b, prompts[1]), Work(c, prompts[2], GREEDY)])
+    mixed = engine.step(
+        [Work(a, first, GREEDY, 1), Work(b, prompts[1]), Work(c, prompts[2], GREEDY)]
+    )
     assert [*first, mixed[0]] == alone[0][:2]
     assert mixed[1] == alone[2][0]
     # Sequences that decode together, in another order than they came.
@@ -150,7 +151,9 @@ def test_results_do_not_depend_on_the_class(model: Any) -> None:
     assert (one.view(np.uint32) == other.view(np.uint32)).all()
 
 
-def test_a_failed_step_leaves_the_cache_as_it_was(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_step_leaves_the_cache_as_it_was(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = make(model)
     sequence = engine.cache.add()
     ids = list(range(10, 30))

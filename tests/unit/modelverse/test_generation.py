@@ -48,7 +48,9 @@ def test_greedy_text_is_the_argmax_of_the_logits(model: GenerativeModel) -> None
 
 def test_a_seed_repeats_and_another_differs(model: GenerativeModel) -> None:
     def run(**options: Any) -> list[int]:
-        stream = model.stream_generate(PROMPT, max_new_tokens=20, temperature=1.0, stop_ids=(), **options)
+        stream = model.stream_generate(
+            PROMPT, max_new_tokens=20, temperature=1.0, stop_ids=(), **options
+        )
         list(stream)
         return stream.report.token_ids
 
@@ -187,7 +189,9 @@ def test_scores_are_log_probabilities(model: GenerativeModel) -> None:
         model.logits([10] * 65)
 
 
-def test_defaults_come_from_the_checkpoint(folder: Path, model: GenerativeModel, tmp_path: Path) -> None:
+def test_defaults_come_from_the_checkpoint(
+    folder: Path, model: GenerativeModel, tmp_path: Path
+) -> None:
     assert model.defaults == GenerationConfig(stop_ids=(2,))
     models.write_model(tmp_path)
     path = tmp_path / "generation_config.json"

@@ -155,7 +155,7 @@ def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
         load_model(tmp_path)
     models.write_model(tmp_path)
     (tmp_path / "model.safetensors").unlink()
-    with pytest.raises(NotFoundError, match="no .safetensors"):
+    with pytest.raises(NotFoundError, match=r"no \.safetensors"):
         load_model(tmp_path)
     models.write_model(tmp_path)
     (tmp_path / "config.json").write_text("[]")
@@ -190,7 +190,10 @@ def test_gguf_names_become_the_trees() -> None:
         renames={"transformer.": "model."},
         ignored=(r".*\.inv_freq",),
     )
-    assert family.tree_name("blk.12.attn_q.weight", "gguf") == "model.layers.12.self_attn.q_proj.weight"
+    assert (
+        family.tree_name("blk.12.attn_q.weight", "gguf")
+        == "model.layers.12.self_attn.q_proj.weight"
+    )
     assert family.tree_name("blk.0.attn_q.bias", "gguf") == "model.layers.0.self_attn.q_proj.bias"
     assert family.tree_name("output.weight", "gguf") == "lm_head.weight"
     assert family.tree_name("blk.0.other.weight", "gguf") == "blk.0.other.weight"

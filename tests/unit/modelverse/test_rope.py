@@ -53,7 +53,9 @@ def test_factors_divide_the_unscaled_frequencies() -> None:
     np.testing.assert_allclose(table, np.array(plain(64, 1e4)) / factors, rtol=1e-6)
 
 
-@pytest.mark.parametrize("factors", [np.ones(31), np.zeros(32), np.full(32, np.nan), np.full(32, np.inf)])
+@pytest.mark.parametrize(
+    "factors", [np.ones(31), np.zeros(32), np.full(32, np.nan), np.full(32, np.inf)]
+)
 def test_bad_factors_are_refused_by_name(factors: np.ndarray) -> None:
     with pytest.raises(InvalidArgumentError, match=r"rope_freqs\.weight"):
         Rotary(64, 1e4).set_factors(factors.astype(np.float32), "rope_freqs.weight")

@@ -45,7 +45,9 @@ def test_every_cut_of_a_stream_gives_the_same_text() -> None:
     random.seed(3)
     for _ in range(300):
         text = "".join(random.choice("ab") for _ in range(24))
-        stops = ["".join(random.choice("ab") for _ in range(random.randint(1, 6))) for _ in range(2)]
+        stops = [
+            "".join(random.choice("ab") for _ in range(random.randint(1, 6))) for _ in range(2)
+        ]
         ends = [(text.find(stop) + len(stop), text.find(stop)) for stop in stops if stop in text]
         expected = text[: min(ends)[1]] if ends else text
         pieces = []

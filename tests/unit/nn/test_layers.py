@@ -42,7 +42,9 @@ def test_linear_applies_its_activation() -> None:
     layer, x = linear(6, 4, activation="relu"), values(3, 4)
     expected = np.maximum(x @ layer.weight.numpy().T + layer.bias.numpy(), 0)
     close(layer(crt.tensor(x)), expected)
-    with pytest.raises(InvalidArgumentError, match="'mish' is not an Activation; choose one of 'identity'"):
+    with pytest.raises(
+        InvalidArgumentError, match="'mish' is not an Activation; choose one of 'identity'"
+    ):
         nn.Linear(1, 1, activation="mish")
 
 
@@ -80,7 +82,10 @@ def test_activations_and_shapes() -> None:
     close(nn.SiLU()(crt.tensor(x)), x * sigmoid)
     close(nn.Sigmoid()(crt.tensor(x)), sigmoid)
     close(nn.Tanh()(crt.tensor(x)), np.tanh(x))
-    close(nn.GELU("tanh")(crt.tensor(x)), 0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3))))
+    close(
+        nn.GELU("tanh")(crt.tensor(x)),
+        0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3))),
+    )
     assert nn.Dropout(0.1)(x) is x
     assert tuple(nn.Flatten(0)(crt.tensor(x)).shape) == (12,)
     close(nn.Softmax()(crt.tensor(x)).sum(-1), np.ones(2))
@@ -92,7 +97,7 @@ def test_activations_and_shapes() -> None:
 def test_functional_has_the_operators() -> None:
     assert F.relu is crt.relu
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        F.nothing
+        _ = F.nothing
 
 
 # ---- fused groups
@@ -147,7 +152,9 @@ def packed(rows: int, columns: int) -> tuple[crt.Tensor, Any]:
 
     kind = gguf.GGMLQuantizationType.Q8_0
     data = gguf.quants.quantize(values(rows, columns), kind)
-    tensor = crt.Tensor.from_buffer(data.tobytes(), (rows, columns), crt.float32, scheme=9, mapped=False)
+    tensor = crt.Tensor.from_buffer(
+        data.tobytes(), (rows, columns), crt.float32, scheme=9, mapped=False
+    )
     return tensor, gguf.quants.dequantize(data, kind)
 
 

@@ -1,4 +1,5 @@
-"""Model parts that families share. A family composes or subclasses them; nobody copies a forward pass."""
+"""Model parts that families share. A family composes or subclasses them; nobody copies a forward
+pass."""
 
 from __future__ import annotations
 

@@ -16,10 +16,9 @@ __all__ = ["Attention"]
 class Attention(nn.Module):
     """Projections, rotary embedding, attention through the cache step, output projection.
 
-    ``num_kv_heads`` key/value heads serve ``num_heads`` query heads in equal groups. ``window`` limits how far back
-    a token sees (0: no limit). Where keys and values lie is the cache's business: the layer only calls
-    ``step.attend``.
-    """
+    ``num_kv_heads`` key/value heads serve ``num_heads`` query heads in equal groups. ``window``
+    limits how far back a token sees (0: no limit). Where keys and values lie is the cache's
+    business: the layer only calls ``step.attend``."""
 
     def __init__(
         self,

@@ -14,7 +14,8 @@ __all__ = ["DecoderLayer", "DecoderModel"]
 
 
 class DecoderLayer(nn.Module):
-    """Attention and feed-forward with a norm before each: the parts of one block, named as in checkpoints."""
+    """Attention and feed-forward with a norm before each: the parts of one block, named as in
+    checkpoints."""
 
     def __init__(
         self, attention: nn.Module, mlp: nn.Module, hidden_size: int, eps: float, dtype: Any = None
@@ -35,9 +36,9 @@ class DecoderLayer(nn.Module):
 class DecoderModel(nn.Module):
     """Embedding, blocks, final norm: tokens to hidden states over packed sequences.
 
-    ``forward(tokens, positions, step, rows)``: tokens ``[T]`` int32 (or embeddings ``[T, hidden]``), positions
-    ``[T]`` int32, the cache step, and the rows wanted (``[R]`` int32, None: all) -> ``[R, hidden]``.
-    """
+    ``forward(tokens, positions, step, rows)``: tokens ``[T]`` int32 (or embeddings ``[T,
+    hidden]``), positions ``[T]`` int32, the cache step, and the rows wanted (``[R]`` int32, None:
+    all) -> ``[R, hidden]``."""
 
     def __init__(
         self,
@@ -67,6 +68,6 @@ class DecoderModel(nn.Module):
         layers = list(self.layers)
         following = [layer.input_layernorm for layer in layers[1:]] + [self.norm]
         x = layers[0].input_layernorm(h)
-        for layer, next_norm in zip(layers, following):
+        for layer, next_norm in zip(layers, following, strict=True):
             x, h = layer(x, h, positions, step, next_norm)
         return x if rows is None else crt.index_select(x, 0, rows)

@@ -14,7 +14,8 @@ __all__ = ["CausalLM"]
 
 
 class CausalLM(nn.Module):
-    """A backbone and its head, apart: ``forward`` gives hidden states, ``head`` turns rows of them into logits.
+    """A backbone and its head, apart: ``forward`` gives hidden states, ``head`` turns rows of them
+    into logits.
 
     With ``tied`` the head reads the token table, and the tree has no ``lm_head``.
     """

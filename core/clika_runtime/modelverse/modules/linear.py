@@ -12,9 +12,8 @@ __all__ = ["Linear"]
 class Linear(nn.Linear):
     """An ``nn.Linear`` that says how it is split over several devices.
 
-    ``shard`` is "col" (outputs are split: each device has some rows of the weight), "row" (inputs are split: the
-    partial results are summed) or None. It has no effect on one device.
-    """
+    ``shard`` is "col" (outputs are split: each device has some rows of the weight), "row" (inputs
+    are split: the partial results are summed) or None. It has no effect on one device."""
 
     def __init__(
         self,

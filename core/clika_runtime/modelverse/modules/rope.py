@@ -16,11 +16,13 @@ __all__ = ["Rotary", "inverse_frequencies"]
 def inverse_frequencies(
     rotary_dim: int, theta: float, scaling: RopeScaling | None = None, factors: Any = None
 ) -> Any:
-    """The angles per position, ``theta ** (-2i / rotary_dim)``, stretched by ``scaling``; float32 ``[rotary_dim/2]``.
+    """The angles per position, ``theta ** (-2i / rotary_dim)``, stretched by ``scaling``; float32
+    ``[rotary_dim/2]``.
 
-    ``linear`` divides every frequency by the factor. ``llama3`` divides those whose wavelength is above
-    ``original / low_freq_factor``, keeps those below ``original / high_freq_factor`` and blends in between.
-    ``factors`` (float32, one per frequency) divide the unscaled frequencies: the form that GGUF files carry.
+    ``linear`` divides every frequency by the factor. ``llama3`` divides those whose wavelength is
+    above ``original / low_freq_factor``, keeps those below ``original / high_freq_factor`` and
+    blends in between. ``factors`` (float32, one per frequency) divide the unscaled frequencies: the
+    form that GGUF files carry.
 
     >>> inverse_frequencies(4, 10000.0).tolist()
     [1.0, 0.009999999776482582]
@@ -38,18 +40,19 @@ def inverse_frequencies(
         wavelength = 2.0 * math.pi / frequencies
         span = scaling.high_freq_factor - scaling.low_freq_factor
         blend = (scaling.original_max_position / wavelength - scaling.low_freq_factor) / span
-        # At 0 the frequency is fully stretched, at 1 it is kept; outside the band it is one of the two.
+        # At 0 the frequency is fully stretched, at 1 it is kept; outside the band it is one of the
+        # two.
         blend = np.clip(blend, 0.0, 1.0)
         frequencies = (1.0 - blend) * frequencies / scaling.factor + blend * frequencies
     return frequencies.astype(np.float32)
 
 
 class Rotary:
-    """Rotates pairs of a head's elements by ``position * frequency``. One object serves all layers of a model.
+    """Rotates pairs of a head's elements by ``position * frequency``. One object serves all layers
+    of a model.
 
-    ``interleaved`` says how pairs are formed: neighbours (2i, 2i + 1), the order of GGUF's llama files, or
-    halves (i, i + rotary_dim / 2), the order of transformers.
-    """
+    ``interleaved`` says how pairs are formed: neighbours (2i, 2i + 1), the order of GGUF's llama
+    files, or halves (i, i + rotary_dim / 2), the order of transformers."""
 
     def __init__(
         self,
@@ -66,7 +69,8 @@ class Rotary:
         self._table: Any = None
 
     def set_factors(self, factors: Any, name: str) -> None:
-        """Divides the frequencies by these factors, one per pair, instead of stretching them by ``scaling``.
+        """Divides the frequencies by these factors, one per pair, instead of stretching them by
+        ``scaling``.
 
         ``name`` is the tensor's, for the refusal of a wrong count or a factor that is not positive.
         """
