@@ -43,6 +43,9 @@ _ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%", "**"))
 # Filters whose cost or effect cannot be bounded here, or that would make a prompt random.
 _LEFT_OUT_FILTERS = ("pprint", "random", "urlize", "wordwrap", "xmlattr", "forceescape")
 _DIGITS = re.compile(r"\d+")
+_PERCENT_FIELD = re.compile(r"%(?:\([^()]*\))?[-#0 +]*[\d*]*(?:\.[\d*]*)?")
+_BRACE_FIELD = re.compile(r"\{[^{}]*\}")
+_NESTED_FIELD = re.compile(r"\{[^{}]*\{")
 
 
 @dataclass
@@ -188,15 +191,26 @@ def _check_replaced(text: Any, old: Any, new: Any) -> None:
 
 
 def _check_format(text: Any, marker: str, args: Any) -> None:
-    """Bound what ``%`` or ``str.format`` may make of ``text``: fields times arguments plus
-    widths."""
+    """Bound what ``%`` or ``str.format`` may make of a text: fields times arguments, plus widths."""
     template = str(text)
-    widths = [int(run) if len(run) < 10 else MAX_VALUE for run in _DIGITS.findall(template)]
-    fields = template.count(marker)
-    size = len(template) + fields * _weigh(args) + fields * max(widths, default=0)
-    _require(size, MAX_VALUE, "a formatted string")
-    if marker == "%" and "*" in template or marker == "{" and re.search(r"\{[^{}]*\{", template):
+    if marker == "%":
+        found = list(_PERCENT_FIELD.finditer(template))
+        fields = [match.group() for match in found]
+        # What follows a name with parentheses of its own is not seen by the pattern.
+        taken = any(
+            "*" in spec or (spec == "%" and template[match.end() : match.end() + 1] == "(")
+            for spec, match in zip(fields, found, strict=True)
+        )
+    else:
+        plain = template.replace("{{", "").replace("}}", "")
+        fields = _BRACE_FIELD.findall(plain)
+        taken = _NESTED_FIELD.search(plain) is not None
+    if taken:
         raise _Exhausted("a format string takes its width from an argument")
+    runs = [run for spec in fields for run in _DIGITS.findall(spec)]
+    widths = sum(int(run) if len(run) < 10 else MAX_VALUE for run in runs)
+    size = len(template) + len(fields) * _weigh(args) + widths
+    _require(size, MAX_VALUE, "a formatted string")
 
 
 def _check_method(text: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

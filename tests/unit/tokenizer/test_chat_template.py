@@ -124,7 +124,7 @@ none
 {{ 'abc'.startswith('ab') }}
 {{ 'abc'|replace('b', 'X')|capitalize }} {{ 'a\\nb'|indent(4) }} {{ '%s-%05.1f' % ('a', 2.5) }}
 {{ '{} {b}'.format(1, b=2) }} {{ 'a' ~ 1 ~ none ~ true }} {{ 7 // 2 }} {{ 7 % 4 }} {{ 2 ** 5 }}
-{{ 7 / 2 }}
+{{ 7 / 2 }} {{ '**%s** 20240101123456 * %%' % 'b' }} {{ '{{{}}} * {{}}'.format('x') }}
 {{ [1, 2] + [3] }} {{ 'ab' * 3 }} {{ [3, 1, 2]|sort }} {{ {'b': 1, 'a': 2}|dictsort }}
 {{ (1, 2) }}
 {{ undefined_name|default('d') }} {{ '' | default('e', true) }} {{ none is none }} {{ 3 is odd }}
@@ -396,6 +396,8 @@ GREEDY = {
     "expandtabs": "{{ ('\t' * 100000).expandtabs(100000) }}",
     "percent width": "{{ '%1000000000d' % 1 }}",
     "percent star": "{{ '%*d' % (10**9, 1) }}",
+    "percent name": "{{ '%(a())999999999d' % {'a()': 1} }}",
+    "percent precision": "{{ '%.999999999f' % 1 }}",
     "percent fields": "{{ ('%(a)s' * 100000) % {'a': 'x' * 100000} }}",
     "format width": "{{ '{:1000000000}'.format(1) }}",
     "format nested": "{{ '{:{}}'.format(1, 10**9) }}",
