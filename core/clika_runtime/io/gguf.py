@@ -272,7 +272,7 @@ class _Cursor:
             items = [self.array(key, depth + 1) for _ in range(count)]
         else:
             self.take(count * smallest, what)
-            if kind == _BOOL and count and max(self.data[start : self.position]) > 1:
+            if kind == _BOOL and bytes(self.data[start : self.position]).translate(None, b"\0\1"):
                 raise invalid(self.path, f"{what}: a bool is 0 or 1, found a larger byte")
         stretch = self.data[start : self.position]
         return GgufArray(stretch, count, _TYPE_NAMES[kind], (self.path, key), items)

@@ -191,7 +191,7 @@ def _check_replaced(text: Any, old: Any, new: Any) -> None:
 
 
 def _check_format(text: Any, marker: str, args: Any) -> None:
-    """Bound what ``%`` or ``str.format`` may make of a text: fields times arguments, plus widths."""
+    """Bound what ``%`` or ``str.format`` makes of a text: fields times arguments, plus widths."""
     template = str(text)
     if marker == "%":
         found = list(_PERCENT_FIELD.finditer(template))
