@@ -30,6 +30,9 @@ __all__ = [
 ]
 
 
+MAX_SLOTS = (1 << 31) - 1  # slots are int32
+
+
 # ---- what a layer may declare
 @dataclass(frozen=True)
 class KV:
@@ -201,6 +204,14 @@ class CacheStep:
         )
 
 
+def _anonymous(nbytes: int) -> mmap.mmap:
+    """Zeroed private memory that becomes real page by page, as it is written."""
+    if not hasattr(mmap, "MAP_PRIVATE"):
+        return mmap.mmap(-1, nbytes)
+    lazily = getattr(mmap, "MAP_NORESERVE", 0)
+    return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | lazily)
+
+
 @dataclass
 class _Sequence:
     blocks: list[int]
@@ -233,9 +244,16 @@ class KVCache:
         self.specs = tuple(specs)
         self.config = config
         self.block_size = config.tokens_per_block
-        self._references = [0] * config.num_blocks
-        # Taken from the end, so that the first sequence gets the first blocks.
-        self._free = list(range(config.num_blocks - 1, -1, -1))
+        slots = config.num_blocks * self.block_size
+        if slots > MAX_SLOTS:
+            raise InvalidArgumentError(
+                f"KVCache: {config.max_sequences} sequence(s) of {config.max_tokens} tokens are "
+                f"{slots} slots, at most {MAX_SLOTS} can be numbered; lower max_tokens or "
+                "max_sequences"
+            )
+        # Blocks are numbered as they are first needed: a large window costs no bookkeeping.
+        self._references: list[int] = []
+        self._returned: list[int] = []
         self._sequences: dict[int, _Sequence] = {}
         self._next = 0
         self._pools: list[tuple[Any, Any]] | None = None
@@ -258,16 +276,12 @@ class KVCache:
         shape = (self.config.num_blocks, self.block_size, heads, size)
         nbytes = dtype.nbytes(shape[0] * shape[1] * heads * size)
         # Anonymous memory is zero and costs nothing until a page is written.
-        private = (
-            {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
-        )
         try:
-            memory = mmap.mmap(-1, nbytes, **private)
+            memory = _anonymous(nbytes)
         except (OSError, ValueError, OverflowError) as error:
             raise OutOfMemoryError(
                 f"KVCache: a pool of {nbytes} bytes for {shape[0] * shape[1]} tokens cannot be "
-                f"mapped ({error}); "
-                "lower max_tokens or max_sequences"
+                f"mapped ({error}); lower max_tokens or max_sequences"
             ) from error
         return crt.Tensor.from_buffer(memory, shape, dtype, mapped=False)
 
@@ -287,7 +301,7 @@ class KVCache:
     @property
     def free_blocks(self) -> int:
         """Blocks that no sequence and no snapshot holds."""
-        return len(self._free)
+        return self.config.num_blocks - len(self._references) + len(self._returned)
 
     @property
     def free_sequences(self) -> int:
@@ -374,12 +388,20 @@ class KVCache:
         for block in blocks:
             self._references[block] -= 1
             if self._references[block] == 0:
-                self._free.append(block)
+                self._returned.append(block)
+
+    def _take_block(self) -> int:
+        if self._returned:
+            block = self._returned.pop()
+            self._references[block] = 1
+            return block
+        self._references.append(1)
+        return len(self._references) - 1
 
     # ---- steps
     def fits(self, sequences: Sequence[int], counts: Sequence[int]) -> bool:
         """Whether the blocks left hold these new tokens."""
-        return self._blocks_needed(sequences, counts) <= len(self._free)
+        return self._blocks_needed(sequences, counts) <= self.free_blocks
 
     def _blocks_needed(self, sequences: Sequence[int], counts: Sequence[int]) -> int:
         needed = 0
@@ -419,9 +441,7 @@ class KVCache:
                 self._copy_block(state, state.length // size)
             length = state.length + count
             while len(state.blocks) * size < length:
-                block = self._free.pop()
-                self._references[block] = 1
-                state.blocks.append(block)
+                state.blocks.append(self._take_block())
             stop = start + count
             if count == 1:
                 # The decode step: two integers, no arrays.
@@ -470,11 +490,11 @@ class KVCache:
                     f"of {self.config.max_tokens}"
                 )
         needed = self._blocks_needed(sequences, counts)
-        if needed > len(self._free):
+        if needed > self.free_blocks:
             raise OutOfMemoryError(
                 f"KVCache.prepare_step: the step needs {needed} block(s) of {self.block_size} "
                 "tokens, "
-                f"{len(self._free)} are free of {self.config.num_blocks}"
+                f"{self.free_blocks} are free of {self.config.num_blocks}"
             )
 
     def rollback(self, arrays: StepArrays) -> None:
@@ -495,8 +515,7 @@ class KVCache:
         import numpy as np
 
         old = state.blocks[index]
-        new = self._free.pop()
-        self._references[new] = 1
+        new = self._take_block()
         self._references[old] -= 1
         state.blocks[index] = new
         used = state.length - index * self.block_size

@@ -84,28 +84,28 @@ class Module:
     # ---- registration
     def register_parameter(self, name: str, value: Any) -> None:
         """Registers a parameter (or None: an absent optional one) under ``name``."""
-        self._check_name(name, self._modules)
-        self._parameters.setdefault(name)
+        self._claim(name, "_parameters", "_modules")
         object.__setattr__(self, name, value)
 
     def register_module(self, name: str, value: Module | None) -> None:
         """Registers a child module under ``name``."""
-        self._check_name(name, self._parameters)
-        self._modules.setdefault(name)
+        self._claim(name, "_modules", "_parameters")
         object.__setattr__(self, name, value)
 
-    def _check_name(self, name: str, other: dict[str, None]) -> None:
-        if "_parameters" not in self.__dict__:
+    def _claim(self, name: str, own: str, other: str) -> None:
+        """Enters a name among the registered ones of a kind."""
+        if own not in self.__dict__:
             raise InvalidArgumentError(
                 f"{type(self).__name__}.{name}: call super().__init__() before assigning modules "
                 "or parameters"
             )
-        if name in other:
+        if name in self.__dict__[other]:
             raise InvalidArgumentError(
                 f"{type(self).__name__}.{name}: the name is taken by another kind of attribute"
             )
         if not name or "." in name:
             raise InvalidArgumentError(f"Module: '{name}' is no name for an attribute of a tree")
+        self.__dict__[own].setdefault(name)
 
     # ---- walking
     def children(self) -> Iterator[Module]:

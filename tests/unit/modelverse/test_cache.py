@@ -170,10 +170,19 @@ def test_bad_edits_are_refused() -> None:
         cache.truncate(a, 5)
     with pytest.raises(InvalidArgumentError, match="layer 0 declares Conv"):
         KVCache([Conv(4, 4)], CacheConfig(8))
+    with pytest.raises(InvalidArgumentError, match=r"4294967296 slots, at most 2147483647"):
+        KVCache(SPECS, CacheConfig(1 << 30, 4))
     with pytest.raises(InvalidArgumentError, match="max_tokens must be at least 1, got 0"):
         CacheConfig(0)
     with pytest.raises(InvalidArgumentError, match="'ring' is none"):
         CacheConfig(8, layout="ring")
+
+
+def test_a_large_window_costs_nothing_until_it_is_used() -> None:
+    cache = KVCache(SPECS, CacheConfig(1 << 30))
+    assert cache.free_blocks == 1 << 24
+    sequence = cache.add()
+    assert cache.prepare_step([sequence], [3]).slots.tolist() == [0, 1, 2]
 
 
 def test_bytes_per_token_count_every_layer() -> None:
