@@ -299,7 +299,7 @@ class Kernels:
                 self._fits(v, kernel.input_dtypes[min(i, 7)], kernel.input_schemes[min(i, 7)])
                 for i, v in enumerate(ins)
             )
-            if ok and all(kernel.output_dtypes >> v.dtype & 1 for v in outs if v.kind == 1):
+            if ok and (not outs or kernel.output_dtypes >> outs[0].dtype & 1):
                 return kernel
         raise KeyError(f"no entry of '{op}' fits")
 

@@ -1,0 +1,47 @@
+// copy, copy_ and cat: elements move unchanged. full: one element everywhere.
+#include "level.hpp"
+#include "elementwise.hpp"
+#include "copying.hpp"
+
+int32_t run_copy(const clika_call* call) {
+  copy_tensor(call, call->outputs[0], call->inputs[0]);
+  return CLIKA_OK;
+}
+
+// input (written in place, also output 0), source of the same dtype.
+int32_t run_copy_into(const clika_call* call) {
+  copy_tensor(call, call->outputs[0], call->inputs[1]);
+  return CLIKA_OK;
+}
+
+// tensors; attr dim.
+int32_t run_cat(const clika_call* call) {
+  const clika_value& list = call->inputs[0];
+  const clika_value& out = call->outputs[0];
+  const int64_t given = attr_int(call, 0, 0);
+  const int64_t dim = given < 0 ? given + out.rank : given;
+  const int64_t size = bytes_of(out.dtype);
+  int64_t start = 0;
+  for (int32_t i = 0; i < list.n_items; ++i) {
+    const clika_value& item = list.items[i];
+    clika_value part = out;
+    part.shape = item.shape;
+    part.data = static_cast<char*>(out.data) + start * out.strides[dim] * size;
+    copy_tensor(call, part, item);
+    start += item.shape[dim];
+  }
+  return CLIKA_OK;
+}
+
+// fill_value of rank 0, already in the result's dtype.
+int32_t run_full(const clika_call* call) {
+  copy_tensor(call, call->outputs[0], call->inputs[0]);
+  return CLIKA_OK;
+}
+
+CLIKA_KERNELS(copy,
+              Entry("copy", run_copy).in(kWholeBytes).out(kWholeBytes),
+              Entry("copy_", run_copy_into).in(kWholeBytes).out(kWholeBytes).inplace(),
+              Entry("cat", run_cat).in(kWholeBytes).out(kWholeBytes),
+              Entry("full", run_full).in(kWholeBytes).out(kWholeBytes))
+#include "level_end.hpp"
