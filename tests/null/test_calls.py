@@ -53,7 +53,7 @@ CALLS: list[tuple[Any, tuple[int, ...]]] = [
     (lambda x: crt.cat([x, x], -1), (2, 3, 8)),
     (lambda x: crt.cat((x, x)), (4, 3, 4)),
     (lambda x: crt.cat([x] * 150), (300, 3, 4)),
-    (lambda x: crt.stack([x] * 40, 1), (2, 40, 3, 4)),
+    (lambda x: crt.stack([x] * 70, 1), (2, 70, 3, 4)),
     (lambda x: x.topk(2)[1], (2, 3, 2)),
     (lambda x: x.clamp(0), (2, 3, 4)),
     (lambda x: x.clamp(max=1.0), (2, 3, 4)),

@@ -346,10 +346,13 @@ cdef class Op:
         return TypeError(f"{self.name}: {arg.name} must be {kind}, got {type(value).__name__}{hint}")
 
     cdef object _in_parts(self, PyObject** slots, int i):
-        # More tensors than one call carries: combine them in runs first (cat and stack are associative so).
+        # More tensors than one call carries: join them in runs first. Later arguments may still be missing.
+        values = [self.args[k].default if slots[k] is NULL else <object>slots[k] for k in range(self.n_args)]
+        if self.name == "stack":
+            dim = values[1]
+            return get_op("cat")([get_op("unsqueeze")(item, dim) for item in values[i]], dim)
         if self.name != "cat":
             raise invalid(f"{self.name}: more than 64 tensors in one call")
-        values = [<object>slots[k] for k in range(self.n_args)]
         parts = list(values[i])
         while len(parts) > 32:
             step = []

@@ -353,7 +353,7 @@ def call(case: Case, device: Any, planned: bool = False) -> tuple[tuple[Any, ...
             positional.append(value)
     results = getattr(ops, case.op)(*positional, **options)
     results = results if isinstance(results, tuple) else (results,)
-    if planned and given:
+    if any(result.is_traced for result in results):
         results = tuple(recorder.compile(list(results)).run(given))
     return results, None if record.mutates is None else tensors[record.mutates]
 
