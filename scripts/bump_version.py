@@ -1,7 +1,7 @@
 """Sets the one version of every distribution, or checks that there is one.
 
-    python scripts/bump_version.py 0.2.0
-    python scripts/bump_version.py --check
+python scripts/bump_version.py 0.2.0
+python scripts/bump_version.py --check
 """
 
 from __future__ import annotations
