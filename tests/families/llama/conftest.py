@@ -16,9 +16,9 @@ from tests.families.llama import tiny
 MakeEngine = Callable[..., Engine]
 
 
-def engine_over(model: Any, dtype: Any = None, **cache: Any) -> Engine:
+def engine_over(model: Any, **cache: Any) -> Engine:
     """An engine with room for eight sequences in blocks of 16 tokens."""
-    settings = {"max_tokens": 256, "max_sequences": 8, "block_size": 16, "dtype": dtype, **cache}
+    settings = {"max_tokens": 256, "max_sequences": 8, "block_size": 16, **cache}
     return Engine(model, KVCache(model.cache_specs(), CacheConfig(**settings)))
 
 
@@ -28,7 +28,7 @@ def make_engine() -> MakeEngine:
 
     def make(path: Path, cache: dict[str, Any] | None = None, **options: Any) -> Engine:
         loaded = load_model(path, LoadOptions(**options))
-        return engine_over(loaded.model, loaded.dtype, **(cache or {}))
+        return engine_over(loaded.model, **{"dtype": loaded.dtype, **(cache or {})})
 
     return make
 

@@ -47,16 +47,27 @@ def test_float32_equals_transformers(
     check_batch(engine, checkpoint.reference, prompts(), TOLERANCE)
 
 
-@pytest.mark.parametrize("variant", ["plain", "tied", "biases", "llama3"])
-def test_bfloat16_is_no_farther_off_than_twice_transformers(
-    variant: str, tiny_of: TinyOf, make_engine: MakeEngine
+@pytest.mark.parametrize(
+    ("variant", "dtype"),
+    [
+        ("plain", "bfloat16"),
+        ("tied", "bfloat16"),
+        ("biases", "bfloat16"),
+        ("llama3", "bfloat16"),
+        ("plain", "float16"),
+        ("biases", "float16"),
+    ],
+)
+def test_short_dtypes_are_no_farther_off_than_twice_transformers(
+    variant: str, dtype: str, tiny_of: TinyOf, make_engine: MakeEngine
 ) -> None:
-    short = tiny_of(variant, "bfloat16")
+    short = tiny_of(variant, dtype)
     exact = tiny.reload(short, "float32")
     ids = tiny.ids(LENGTH)
     expected = exact.reference(ids)
     allowed = 2 * relative_error(short.reference(ids), expected)
-    engine = make_engine(short.folder, dtype="bfloat16")
+    engine = make_engine(short.folder)
+    assert engine.cache.config.dtype.name == dtype
     check_against_reference(engine, exact.reference, ids, allowed)
     check_batch(engine, exact.reference, prompts(), allowed)
 
@@ -98,6 +109,41 @@ def test_quantized_gguf_equals_the_dequantized_model(
         fast = make_engine(path, mode="fast")
         error = relative_error(fast.logits(ids), reference(ids))
         assert TOLERANCE < error < 0.2
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_quantized_weights_serve_every_compute_dtype(
+    dtype: str, tiny_of: TinyOf, make_engine: MakeEngine, tmp_path: Path
+) -> None:
+    import torch
+
+    checkpoint = tiny_of("tied")
+    path = tiny.write_gguf(checkpoint, tmp_path / "m.gguf", lambda name: "Q8_0")
+    exact = tiny.dequantized(checkpoint, path)
+    ids = tiny.ids(LENGTH)
+    expected = exact.reference(ids)
+    exact.model.to(getattr(torch, dtype))
+    theirs = relative_error(exact.reference(ids), expected)
+    engine = make_engine(path, mode="exact", dtype=dtype)
+    assert engine.cache.config.dtype.name == dtype
+    assert relative_error(engine.logits(ids), expected) <= 2 * theirs
+    # The activations' 8 bits come on top.
+    fast = make_engine(path, mode="fast")
+    quantization = relative_error(fast.logits(ids), expected)
+    short = make_engine(path, mode="fast", dtype=dtype)
+    assert relative_error(short.logits(ids), expected) <= 2 * (theirs + quantization)
+
+
+@pytest.mark.parametrize("kv_dtype", ["bfloat16", "float16"])
+def test_a_short_cache_moves_the_logits_a_little(
+    kv_dtype: str, tiny_of: TinyOf, make_engine: MakeEngine
+) -> None:
+    import clika_runtime as crt
+
+    checkpoint = tiny_of("plain")
+    engine = make_engine(checkpoint.folder, cache={"dtype": crt.dtypes.by_name(kv_dtype)})
+    ids = tiny.ids(LENGTH)
+    assert TOLERANCE < relative_error(engine.logits(ids), checkpoint.reference(ids)) < 0.1
 
 
 def test_the_window_of_a_gguf_and_its_tokens_come_from_metadata(
