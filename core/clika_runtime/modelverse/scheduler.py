@@ -57,6 +57,7 @@ class Scheduler:
         self.token_budget = token_budget or engine.chunk
         self._waiting: deque[Request] = deque()
         self._running: list[Request] = []
+        self._stepping = False
 
     def submit(self, request: Request) -> None:
         """Queues a request. A prompt that is empty or fills the window is refused with both
@@ -79,7 +80,10 @@ class Scheduler:
         with self.engine.lock:
             if not request.done:
                 request.stop_reason = "cancelled"
-            self._drop(request)
+            # A stream may be collected in the middle of a step of this very thread; the next step
+            # then clears it away.
+            if not self._stepping:
+                self._drop(request)
 
     def advance(self, request: Request, have: int) -> None:
         """Runs steps until the request has more than ``have`` tokens or is done; raises what it
@@ -88,12 +92,18 @@ class Scheduler:
             with self.engine.lock:
                 if len(request.produced) > have or request.done:
                     break
-                self._step()
+                self._stepping = True
+                try:
+                    self._step()
+                finally:
+                    self._stepping = False
         if request.error is not None:
             raise request.error
 
     # ---- one step; the engine's lock is held
     def _step(self) -> None:
+        for request in [item for item in self._running if item.done]:
+            self._drop(request)
         self._admit()
         batch, work = self._plan()
         try:
@@ -149,6 +159,8 @@ class Scheduler:
         return batch, work
 
     def _take(self, request: Request, token: int, now: float) -> None:
+        if request.done:
+            return
         if not request.produced:
             request.first_token_time = now
         request.last_token_time = now

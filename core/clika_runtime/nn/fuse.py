@@ -20,6 +20,8 @@ class FusedLinear(Linear):
     The group lists no parameters: the parts keep their names, and where the weights were joined
     each part's weight is a view of its rows."""
 
+    parts: tuple[Linear, ...]
+
     def __init__(self, parts: tuple[Linear, ...], name: str, activation: str | None) -> None:
         Module.__init__(self)
         self.name = name

@@ -125,6 +125,29 @@ def test_cancel_frees_the_place_of_a_waiting_and_of_a_running_request() -> None:
     assert engine.cache.free_blocks == engine.cache.config.num_blocks
 
 
+def test_a_cancel_in_the_middle_of_a_step_is_cleared_away_by_the_next() -> None:
+    engine = CountingEngine()
+    scheduler = Scheduler(engine)
+    first, second = request(3, limit=9), request(4, limit=3)
+    scheduler.submit(first)
+    scheduler.submit(second)
+    scheduler.advance(first, 0)
+    compute = engine.step
+
+    def step(work: Any) -> list[int]:
+        scheduler.cancel(first)
+        return compute(work)
+
+    engine.step = step  # type: ignore[method-assign]
+    scheduler.advance(second, 1)
+    assert first.produced == [103] and first.stop_reason == "cancelled"
+    engine.step = compute  # type: ignore[method-assign]
+    scheduler.advance(second, 2)
+    assert second.produced == [104, 105, 106]
+    assert engine.steps[-1] == [(1, True)]
+    assert engine.cache.free_blocks == engine.cache.config.num_blocks
+
+
 def test_threads_share_steps_and_each_gets_its_own_tokens() -> None:
     engine = CountingEngine(window=256, sequences=4)
     scheduler = Scheduler(engine)

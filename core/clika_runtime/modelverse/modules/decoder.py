@@ -18,7 +18,7 @@ class DecoderLayer(nn.Module):
     checkpoints."""
 
     def __init__(
-        self, attention: nn.Module, mlp: nn.Module, hidden_size: int, eps: float, dtype: Any = None
+        self, attention: Any, mlp: Any, hidden_size: int, eps: float, dtype: Any = None
     ) -> None:
         super().__init__()
         self.self_attn = attention
@@ -57,7 +57,7 @@ class DecoderModel(nn.Module):
 
     def cache_specs(self) -> list[StateSpec]:
         """What each layer keeps, in the order of the layers."""
-        return [layer.self_attn.cache_spec() for layer in self.layers]
+        return [layer.self_attn.cache_spec() for layer in list[Any](self.layers)]
 
     def embed(self, tokens: Any) -> Any:
         """Rows of the token table: ``[T]`` -> ``[T, hidden]``."""
@@ -65,7 +65,7 @@ class DecoderModel(nn.Module):
 
     def forward(self, tokens: Any, positions: Any, step: Any, rows: Any = None) -> Any:
         h = self.embed(tokens) if len(tokens.shape) == 1 else tokens
-        layers = list(self.layers)
+        layers = list[Any](self.layers)
         following = [layer.input_layernorm for layer in layers[1:]] + [self.norm]
         x = layers[0].input_layernorm(h)
         for layer, next_norm in zip(layers, following, strict=True):

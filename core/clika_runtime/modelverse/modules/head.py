@@ -21,10 +21,10 @@ class CausalLM(nn.Module):
     """
 
     def __init__(
-        self, model: nn.Module, hidden_size: int, vocab_size: int, tied: bool, dtype: Any = None
+        self, model: Any, hidden_size: int, vocab_size: int, tied: bool, dtype: Any = None
     ) -> None:
         super().__init__()
-        self.model = model
+        self.model: Any = model
         self.vocab_size = vocab_size
         self.tied = tied
         if not tied:
@@ -33,7 +33,7 @@ class CausalLM(nn.Module):
         self.head_mode = "exact"
 
     @property
-    def table(self) -> nn.Module:
+    def table(self) -> Any:
         """The token table."""
         return self.model.embed_tokens
 
@@ -44,7 +44,7 @@ class CausalLM(nn.Module):
 
     def cache_specs(self) -> list[StateSpec]:
         """What each layer keeps, in the order of the layers."""
-        return self.model.cache_specs()
+        return list(self.model.cache_specs())
 
     def forward(self, tokens: Any, positions: Any, step: Any, rows: Any = None) -> Any:
         return self.model(tokens, positions, step, rows)
