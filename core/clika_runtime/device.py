@@ -227,7 +227,7 @@ def get_device_properties(device: str | Device) -> DeviceProperties:
     from ._native import _core
 
     # A backend's table of plain numbers says "no such thing" with 0 and with an empty text.
-    facts = {
+    facts: dict[str, Any] = {
         name: None if type(value) is not bool and value in (0, "") else value
         for name, value in _core.device_properties(device.type, device.index).items()
     }
