@@ -1,5 +1,5 @@
-// Arithmetic of two operands with broadcasting, over float32, bfloat16 and float16: computed in float32. The other
-// dtypes stand in plain/arithmetic.cpp.
+// Arithmetic of two operands with broadcasting, over float32, bfloat16 and float16: computed in float32. The
+// other dtypes stand in plain/arithmetic.cpp.
 #include "level.hpp"
 #include "elementwise.hpp"
 #include "arithmetic.hpp"

@@ -1,8 +1,8 @@
-// The tiles of attention: a block of keys turned into columns, scores of query rows against it, and weighted sums of
-// value rows. Included after level.hpp.
+// The tiles of attention: a block of keys turned into columns, scores of query rows against it, and weighted
+// sums of value rows. Included after level.hpp.
 //
-// Every number is one chain of fma: a score runs over the head's elements in ascending order, a weighted sum over the
-// block's positions. How many rows share a tile changes the speed and no bit.
+// Every number is one chain of fma: a score runs over the head's elements in ascending order, a weighted sum
+// over the block's positions. How many rows share a tile changes the speed and no bit.
 
 constexpr int64_t kBlock = 64;  // positions of a KV block
 
@@ -71,8 +71,8 @@ CLIKA_INLINE void transpose_square(const T* const* rows, int64_t column, float* 
 }
 #endif
 
-// columns[d][j] = rows[j][d] as float, for n rows; the columns from n up to the next multiple of `kSquare` are zero,
-// what lies beyond is not written.
+// columns[d][j] = rows[j][d] as float, for n rows; the columns from n up to the next multiple of `kSquare`
+// are zero, what lies beyond is not written.
 template <class T>
 void keys_to_columns(const T* const* rows, int64_t n, int64_t step, int64_t size, float* columns) {
   int64_t j = 0;

@@ -7,7 +7,8 @@ void copy_run(void* to, int64_t to_step, const void* from, int64_t from_step, in
   for (int64_t i = 0; i < n; ++i) d[i * to_step] = s[i * from_step];
 }
 
-inline void copy_elements(int64_t size, void* to, int64_t to_step, const void* from, int64_t from_step, int64_t n) {
+inline void copy_elements(int64_t size, void* to, int64_t to_step, const void* from, int64_t from_step,
+                          int64_t n) {
   if (to_step == 1 && from_step == 1) {
     std::memcpy(to, from, static_cast<size_t>(n * size));
     return;

@@ -6,8 +6,8 @@
 #include "math.hpp"
 
 // Vector forms.
-#define CLIKA_VECTOR(Name, expression) \
-  struct Name {                        \
+#define CLIKA_VECTOR(Name, expression)                        \
+  struct Name {                                               \
     static CLIKA_INLINE vf apply(vf x) { return expression; } \
   };
 CLIKA_VECTOR(VExp, vexp(x))

@@ -1,19 +1,19 @@
 // Elementwise kernels over any strides. Included after level.hpp.
 //
-// The dimensions of all operands are merged as far as they go; what is left is a walk over rows of the innermost
-// dimension in tiles. A tile is loaded into the compute type (float for float32, bfloat16 and float16; double; int64
-// or uint64 for integers and bool), computed, and stored in the result's dtype. Where the operand already is in the
-// compute type and in one piece, its own memory is the tile.
+// The dimensions of all operands are merged as far as they go; what is left is a walk over rows of the
+// innermost dimension in tiles. A tile is loaded into the compute type (float for float32, bfloat16 and
+// float16; double; int64 or uint64 for integers and bool), computed, and stored in the result's dtype. Where
+// the operand already is in the compute type and in one piece, its own memory is the tile.
 
-constexpr int64_t kTile = 256;             // elements; three tiles of 8 bytes stay in the first-level cache
-constexpr int64_t kParallelFrom = 32768;   // below this many elements the caller works alone
+constexpr int64_t kTile = 256;            // elements; three tiles of 8 bytes stay in the first-level cache
+constexpr int64_t kParallelFrom = 32768;  // below this many elements the caller works alone
 
 // ------------------------------------------------------------------ walking
 template <int N>
 struct Walk {
-  int64_t length = 1;      // innermost dimension
-  int64_t outer = 1;       // product of the others
-  int32_t rank = 0;        // number of outer dimensions
+  int64_t length = 1;  // innermost dimension
+  int64_t outer = 1;   // product of the others
+  int32_t rank = 0;    // number of outer dimensions
   int64_t shape[CLIKA_MAX_RANK];
   int64_t strides[N][CLIKA_MAX_RANK];  // of the outer dimensions, in elements
   int64_t step[N];                     // of the innermost

@@ -44,28 +44,28 @@ struct Sign {
 };
 
 // Rounding leaves integers as they are.
-#define CLIKA_ROUNDING(Name, function)                \
-  struct Name {                                       \
-    template <class T>                                \
-    static T apply(T x) {                             \
-      if constexpr (std::is_integral<T>::value) {     \
-        return x;                                     \
-      } else {                                        \
-        return function(x);                           \
-      }                                               \
-    }                                                 \
+#define CLIKA_ROUNDING(Name, function)            \
+  struct Name {                                   \
+    template <class T>                            \
+    static T apply(T x) {                         \
+      if constexpr (std::is_integral<T>::value) { \
+        return x;                                 \
+      } else {                                    \
+        return function(x);                       \
+      }                                           \
+    }                                             \
   };
 CLIKA_ROUNDING(Floor, std::floor)
 CLIKA_ROUNDING(Ceil, std::ceil)
 CLIKA_ROUNDING(Round, std::nearbyint)
 #undef CLIKA_ROUNDING
 
-#define CLIKA_FUNCTION(Name, expression)  \
-  struct Name {                           \
-    template <class T>                    \
-    static T apply(T x) {                 \
-      return expression;                  \
-    }                                     \
+#define CLIKA_FUNCTION(Name, expression) \
+  struct Name {                          \
+    template <class T>                   \
+    static T apply(T x) {                \
+      return expression;                 \
+    }                                    \
   };
 CLIKA_FUNCTION(Exp, std::exp(x))
 CLIKA_FUNCTION(Log, std::log(x))

@@ -1,4 +1,5 @@
-// layer_norm: (x - mean) / sqrt(var + eps) * weight + bias over the last dimension, in float32 with one rounding.
+// layer_norm: (x - mean) / sqrt(var + eps) * weight + bias over the last dimension, in float32 with one
+// rounding.
 #include "level.hpp"
 #include "rows.hpp"
 
@@ -59,12 +60,13 @@ int32_t run(const clika_call* call) {
   visit_float(input.dtype, [&](auto tag) {
     using T = decltype(tag);
     T* out = data_of<T>(call->outputs[0]);
-    parallel(call, rows.count, std::max<int64_t>(1, 16384 / n), [&](int64_t begin, int64_t end, int32_t worker) {
-      for (int64_t r = begin; r < end; ++r) {
-        const T* x = packed_row(rows, r, reinterpret_cast<T*>(scratch) + worker * n);
-        norm_row(x, parts[0], parts[1], out + r * n, n, eps);
-      }
-    });
+    parallel(call, rows.count, std::max<int64_t>(1, 16384 / n),
+             [&](int64_t begin, int64_t end, int32_t worker) {
+               for (int64_t r = begin; r < end; ++r) {
+                 const T* x = packed_row(rows, r, reinterpret_cast<T*>(scratch) + worker * n);
+                 norm_row(x, parts[0], parts[1], out + r * n, n, eps);
+               }
+             });
   });
   return CLIKA_OK;
 }

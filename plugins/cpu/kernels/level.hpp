@@ -10,13 +10,13 @@
 //   #include "level_end.hpp"
 //
 // The build compiles the file once per level (CLIKA_LEVEL 0 portable, 1 avx2 with fma and f16c, 2 avx512 with
-// f, bw, dq, vl and vnni); the loader takes the entries of the best level that the machine has. All entries of one
-// operator stand in one file, the preferred first: the first that fits wins. Use `vf` and the functions of
-// simd.hpp and one source serves every level; write `#if CLIKA_LEVEL >= 1` around raw intrinsics
+// f, bw, dq, vl and vnni); the loader takes the entries of the best level that the machine has. All entries
+// of one operator stand in one file, the preferred first: the first that fits wins. Use `vf` and the
+// functions of simd.hpp and one source serves every level; write `#if CLIKA_LEVEL >= 1` around raw intrinsics
 // (never test __AVX2__: the compiler does not define it under the pragma). A file that repacks weights
-// uses CLIKA_KERNELS_AND_PACK(stem, pack_info, pack, entries...). Shared code goes into a header that is included after
-// level.hpp and has no include guard of its own namespace to open. Kernels that gain nothing from SIMD
-// stand in kernels/plain/ and are compiled once.
+// uses CLIKA_KERNELS_AND_PACK(stem, pack_info, pack, entries...). Shared code goes into a header that is
+// included after level.hpp and has no include guard of its own namespace to open. Kernels that gain nothing
+// from SIMD stand in kernels/plain/ and are compiled once.
 #pragma once
 
 #include "prelude.hpp"
@@ -50,12 +50,12 @@
 #define CLIKA_CONSTINIT __constinit
 #endif
 
-#define CLIKA_KERNELS_AND_PACK(stem, pack_info_fn, pack_fn, ...)                             \
-  constexpr Entry entries_##stem[] = {__VA_ARGS__};                                          \
-  }                                                                                          \
-  extern const KernelFile file_##stem;                                                       \
-  CLIKA_CONSTINIT const KernelFile file_##stem = {                                           \
-      entries_##stem, sizeof(entries_##stem) / sizeof(Entry), pack_info_fn, pack_fn};        \
+#define CLIKA_KERNELS_AND_PACK(stem, pack_info_fn, pack_fn, ...)                                          \
+  constexpr Entry entries_##stem[] = {__VA_ARGS__};                                                       \
+  }                                                                                                       \
+  extern const KernelFile file_##stem;                                                                    \
+  CLIKA_CONSTINIT const KernelFile file_##stem = {entries_##stem, sizeof(entries_##stem) / sizeof(Entry), \
+                                                  pack_info_fn, pack_fn};                                 \
   namespace {
 #define CLIKA_KERNELS(stem, ...) CLIKA_KERNELS_AND_PACK(stem, nullptr, nullptr, __VA_ARGS__)
 
@@ -69,7 +69,7 @@
 #endif
 #elif CLIKA_X86 && CLIKA_LEVEL == 2
 #if defined(__clang__)
-#pragma clang attribute push( \
+#pragma clang attribute push(                                                                        \
     __attribute__((target("avx2,fma,f16c,bmi,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"))), \
     apply_to = function)
 #else

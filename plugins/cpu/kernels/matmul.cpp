@@ -1,5 +1,5 @@
-// matmul: batched products of float32, bfloat16 and float16, accumulated in float32 over ascending k. The other dtypes
-// stand in plain/matmul.cpp.
+// matmul: batched products of float32, bfloat16 and float16, accumulated in float32 over ascending k. The
+// other dtypes stand in plain/matmul.cpp.
 #include "level.hpp"
 #include "elementwise.hpp"
 #include "product.hpp"
@@ -10,7 +10,8 @@ constexpr int kRows = 6;                  // 12 sums in 16 registers
 
 // out[r][c] = sum over k of rows[r][k] * panel[k][c].
 template <int R>
-void tile(const float* rows, int64_t row_stride, const float* panel, int64_t panel_stride, int64_t n, float* out) {
+void tile(const float* rows, int64_t row_stride, const float* panel, int64_t panel_stride, int64_t n,
+          float* out) {
   vf sum[R][kVectors];
   for (int r = 0; r < R; ++r) {
     for (int i = 0; i < kVectors; ++i) sum[r][i] = zero();
@@ -28,8 +29,8 @@ void tile(const float* rows, int64_t row_stride, const float* panel, int64_t pan
   }
 }
 
-void rows_by_panel(const float* rows, int64_t row_stride, int64_t count, const float* panel, int64_t panel_stride,
-                   int64_t n, float* out) {
+void rows_by_panel(const float* rows, int64_t row_stride, int64_t count, const float* panel,
+                   int64_t panel_stride, int64_t n, float* out) {
   switch (count) {
     case 1:
       tile<1>(rows, row_stride, panel, panel_stride, n, out);
@@ -63,8 +64,8 @@ int32_t run(const clika_call* call) {
   const bool direct_right = p.right->dtype == CLIKA_FLOAT32 && p.right_column == 1;
   const int64_t left_room = direct_left ? 0 : kRows * p.k;
   const int64_t room = (left_room + p.k * kPanel + kRows * kPanel + 31) / 16 * 16;
-  float* scratch = static_cast<float*>(
-      call->core->scratch(call, static_cast<size_t>(room * workers) * sizeof(float)));
+  float* scratch =
+      static_cast<float*>(call->core->scratch(call, static_cast<size_t>(room * workers) * sizeof(float)));
   if (scratch == nullptr) return CLIKA_UNAVAILABLE;
   const int64_t panels = (p.n + kPanel - 1) / kPanel;
   const int64_t work = std::max<int64_t>(1, p.m * p.k * kPanel);
@@ -85,8 +86,8 @@ int32_t run(const clika_call* call) {
       } else {
         for (int64_t k = 0; k < p.k; ++k) {
           float* to = copy + k * kPanel;
-          load_right(to, p.right->data, batch.right + k * p.right_row + column * p.right_column, p.right_column,
-                     columns);
+          load_right(to, p.right->data, batch.right + k * p.right_row + column * p.right_column,
+                     p.right_column, columns);
           for (int64_t c = columns; c < kPanel; ++c) to[c] = 0.0f;
         }
       }
@@ -99,7 +100,8 @@ int32_t run(const clika_call* call) {
           row_stride = p.left_row;
         } else {
           for (int64_t r = 0; r < count; ++r) {
-            load_left(row_copy + r * p.k, p.left->data, batch.left + (row + r) * p.left_row, p.left_column, p.k);
+            load_left(row_copy + r * p.k, p.left->data, batch.left + (row + r) * p.left_row, p.left_column,
+                      p.k);
           }
         }
         rows_by_panel(rows, row_stride, count, panel, panel_stride, p.k, sums);
@@ -112,5 +114,6 @@ int32_t run(const clika_call* call) {
   return CLIKA_OK;
 }
 
-CLIKA_KERNELS(matmul, Entry("matmul", run).in(FLOATS).out(FLOATS).rank(0, CLIKA_MAX_RANK).parallel())
+CLIKA_KERNELS(matmul,
+              Entry("matmul", run).in(FLOATS).out(FLOATS).rank(0, CLIKA_MAX_RANK).parallel())
 #include "level_end.hpp"

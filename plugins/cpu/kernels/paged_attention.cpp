@@ -27,12 +27,12 @@ struct Problem {
   const int32_t* table;
   int64_t table_stride;
   const int32_t* lengths;
-  int64_t heads;       // of keys and values
-  int64_t group;       // query heads that share one
-  int64_t size;        // of a key
+  int64_t heads;  // of keys and values
+  int64_t group;  // query heads that share one
+  int64_t size;   // of a key
   int64_t value_size;
-  int64_t width;       // value_size, up to a multiple of W
-  int64_t page;        // positions in a page of the pool
+  int64_t width;  // value_size, up to a multiple of W
+  int64_t page;   // positions in a page of the pool
   int64_t window;
   bool causal;
   bool direct_values;  // value rows can be read where they are
@@ -116,15 +116,16 @@ void load_query(const Problem& p, const Tile& tile, int64_t head, float* out) {
 
 // The rows of positions base .. base + n of one head in a pool.
 template <class T>
-void find_rows(const Problem& p, const clika_value& pool, int64_t sequence, int64_t head, int64_t base, int64_t n,
-               const T** rows) {
+void find_rows(const Problem& p, const clika_value& pool, int64_t sequence, int64_t head, int64_t base,
+               int64_t n, const T** rows) {
   const int32_t* pages = p.table + sequence * p.table_stride;
   int64_t page = base / p.page;
   int64_t inside = base % p.page;
   const T* at = nullptr;
   for (int64_t j = 0; j < n; ++j) {
     if (at == nullptr) {
-      at = data_of<T>(pool) + pages[page] * pool.strides[0] + inside * pool.strides[1] + head * pool.strides[2];
+      at = data_of<T>(pool) + pages[page] * pool.strides[0] + inside * pool.strides[1] +
+           head * pool.strides[2];
     }
     rows[j] = at;
     at += pool.strides[1];
@@ -303,11 +304,8 @@ void finish(const Problem& p, const Tile& tile, int64_t head, const State& total
   });
 }
 
-int32_t refuse(const clika_call* call, const char* message) {
-  return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", message);
-}
-
-// query, key_pool, value_pool, block_table, cu_seqlens, kv_lens, sinks?; attrs causal, window; scalars scale, softcap.
+// query, key_pool, value_pool, block_table, cu_seqlens, kv_lens, sinks?; attrs causal, window; scalars scale,
+// softcap.
 int32_t run(const clika_call* call) {
   const clika_value& query = call->inputs[0];
   const clika_value& keys = call->inputs[1];
@@ -338,9 +336,14 @@ int32_t run(const clika_call* call) {
   p.direct_values = values.dtype == CLIKA_FLOAT32 && values.strides[3] == 1 && p.width == p.value_size;
   p.scale = static_cast<float>(scalar_float(call, 0, 1.0));
   p.softcap = static_cast<float>(scalar_float(call, 1, 0.0));
-  const bool packed = (table.shape[1] <= 1 || table.strides[1] == 1) && (batch <= 1 || lengths.strides[0] == 1) &&
+  const bool packed = (table.shape[1] <= 1 || table.strides[1] == 1) &&
+                      (batch <= 1 || lengths.strides[0] == 1) &&
                       (starts.shape[0] <= 1 || starts.strides[0] == 1);
-  if (!packed) return refuse(call, "paged_attention: block_table, cu_seqlens and kv_lens must be contiguous");
+  if (!packed) {
+    return refuse(call,
+                  "paged_attention: block_table, cu_seqlens and kv_lens must be contiguous; call "
+                  ".contiguous() on them");
+  }
 
   // Tiles of tokens, with a check of everything that is used as an address.
   const int64_t tile_tokens = std::max<int64_t>(1, kRowsWanted / p.group);
@@ -349,7 +352,10 @@ int32_t run(const clika_call* call) {
   if (tiles == nullptr) return CLIKA_UNAVAILABLE;
   const int32_t* start = data_of<int32_t>(starts);
   if (start[0] != 0 || start[batch] < 0 || start[batch] > tokens) {
-    return refuse(call, "paged_attention: cu_seqlens must start with 0 and end within the tokens");
+    return refuse(call,
+                  "paged_attention: cu_seqlens runs from %d to %d; it must start with 0 and end within "
+                  "the %lld tokens of query",
+                  start[0], start[batch], static_cast<long long>(tokens));
   }
   int64_t tile_count = 0;
   int64_t tile_rows = 1;
@@ -357,16 +363,25 @@ int32_t run(const clika_call* call) {
   for (int64_t b = 0; b < batch; ++b) {
     const int64_t count = static_cast<int64_t>(start[b + 1]) - start[b];
     const int64_t length = p.lengths[b];
-    if (count < 0 || start[b + 1] > tokens) return refuse(call, "paged_attention: cu_seqlens must ascend");
+    if (count < 0 || start[b + 1] > tokens) {
+      return refuse(call, "paged_attention: cu_seqlens must ascend, and has %d before %d", start[b],
+                    start[b + 1]);
+    }
     if (count == 0) continue;
     if (length < count || length > table.shape[1] * p.page) {
-      return refuse(call, "paged_attention: kv_lens must cover the sequence's new tokens and fit its row of "
-                          "block_table");
+      return refuse(call,
+                    "paged_attention: kv_lens[%lld] is %lld; it must be from %lld (the new tokens) to %lld "
+                    "(what the row of block_table holds)",
+                    static_cast<long long>(b), static_cast<long long>(length), static_cast<long long>(count),
+                    static_cast<long long>(table.shape[1] * p.page));
     }
     const int64_t pages = (length + p.page - 1) / p.page;
     for (int64_t i = p.low(length - count) / p.page; i < pages; ++i) {
       const int32_t id = p.table[b * p.table_stride + i];
-      if (id < 0 || id >= keys.shape[0]) return refuse(call, "paged_attention: block_table names a block outside the pool");
+      if (id < 0 || id >= keys.shape[0]) {
+        return refuse(call, "paged_attention: block_table names block %d, outside the pool of %lld blocks",
+                      id, static_cast<long long>(keys.shape[0]));
+      }
     }
     longest = std::max(longest, length);
     for (int64_t t = 0; t < count; t += tile_tokens) {
@@ -381,7 +396,8 @@ int32_t run(const clika_call* call) {
 
   const int64_t workers = call->core->num_threads();
   const int64_t floats = worker_floats(p, tile_rows);
-  float* memory = static_cast<float*>(call->core->scratch(call, static_cast<size_t>(workers * floats) * sizeof(float)));
+  float* memory =
+      static_cast<float*>(call->core->scratch(call, static_cast<size_t>(workers * floats) * sizeof(float)));
   if (memory == nullptr) return CLIKA_UNAVAILABLE;
   clika_value& out = call->outputs[0];
   // Tokens behind the last sequence (a plan may pad) get zeros.
@@ -408,8 +424,8 @@ int32_t run(const clika_call* call) {
         load_query(p, tile, head, w.query);
         clear(w.total, rows, p.width);
         const int64_t from = p.low(tile.position) / kSegment;
-        const int64_t to = std::min<int64_t>(p.lengths[tile.sequence],
-                                             p.high(tile.position + tile.count - 1, p.lengths[tile.sequence]));
+        const int64_t to = std::min<int64_t>(
+            p.lengths[tile.sequence], p.high(tile.position + tile.count - 1, p.lengths[tile.sequence]));
         for (int64_t s = from; s * kSegment < to; ++s) {
           run_segment(p, tile, head, s, w);
           fold(w.total, w.segment, rows, p.width);
@@ -453,5 +469,6 @@ int32_t run(const clika_call* call) {
 }
 
 CLIKA_KERNELS(paged_attention,
-              Entry("paged_attention", run).in(FLOATS, FLOATS, FLOATS, I32, I32, I32, FLOATS).out(FLOATS).parallel())
+              Entry("paged_attention", run).in(FLOATS, FLOATS, FLOATS, I32, I32, I32, FLOATS).out(FLOATS)
+                  .parallel())
 #include "level_end.hpp"

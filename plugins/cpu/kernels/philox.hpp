@@ -1,5 +1,5 @@
-// Philox4x32-10, a counter-based generator (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
-// Included after level.hpp.
+// Philox4x32-10, a counter-based generator (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC
+// 2011). Included after level.hpp.
 struct Philox {
   uint32_t word[4];
 };

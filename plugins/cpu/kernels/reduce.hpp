@@ -1,7 +1,7 @@
 // Reductions over any set of dimensions. Included after elementwise.hpp.
 //
-// Each result is folded over its elements in one order that depends on shape and strides of the reduced dimensions
-// only: tiles of kTile elements, folded inside by the operation, and the tiles in ascending order.
+// Each result is folded over its elements in one order that depends on shape and strides of the reduced
+// dimensions only: tiles of kTile elements, folded inside by the operation, and the tiles in ascending order.
 
 // What a reduction ranges over: dimensions that stay (`kept`) and dimensions that go (`gone`), each as a
 // value whose shape and strides are those of the input.
@@ -18,8 +18,8 @@ struct Reduction {
     const clika_value& in = call->inputs[0];
     bool over[CLIKA_MAX_RANK] = {};
     const clika_attr* dims = call->n_attrs > 0 ? &call->attrs[0] : nullptr;
-    const bool all = dims == nullptr || dims->kind == CLIKA_ATTR_NONE ||
-                     (dims->kind == CLIKA_ATTR_INTS && dims->n == 0);
+    const bool all =
+        dims == nullptr || dims->kind == CLIKA_ATTR_NONE || (dims->kind == CLIKA_ATTR_INTS && dims->n == 0);
     for (int32_t d = 0; d < in.rank; ++d) over[d] = all;
     if (!all && dims->kind == CLIKA_ATTR_INTS) {
       for (int32_t i = 0; i < dims->n; ++i) over[wrap(dims->v.ints[i], in.rank)] = true;

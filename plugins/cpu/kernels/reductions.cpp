@@ -1,4 +1,5 @@
-// sum, mean, prod, amax, amin over float32, bfloat16 and float16. The other dtypes stand in plain/reductions.cpp.
+// sum, mean, prod, amax, amin over float32, bfloat16 and float16. The other dtypes stand in
+// plain/reductions.cpp.
 #include "level.hpp"
 #include "elementwise.hpp"
 #include "reduce.hpp"
@@ -8,7 +9,9 @@ int32_t run(const clika_call* call) {
   return reduce<float, Op>(call);
 }
 
-constexpr Entry over(const char* name, clika_kernel_fn run) { return Entry(name, run).in(FLOATS).out(FLOATS); }
+constexpr Entry over(const char* name, clika_kernel_fn run) {
+  return Entry(name, run).in(FLOATS).out(FLOATS);
+}
 
 CLIKA_KERNELS(reductions,
               over("sum", run<Sum<float, false>>),

@@ -1,8 +1,10 @@
 // How a kernel file contributes to the backend's table. See level.hpp for the recipe.
 #pragma once
 
+#include <cstdarg>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 
 #include "clika_runtime/plugin.h"
 
@@ -32,8 +34,8 @@ constexpr uint64_t I32 = CLIKA_BIT(CLIKA_INT32);
 constexpr uint64_t I64 = CLIKA_BIT(CLIKA_INT64);
 constexpr uint64_t BOOL = CLIKA_BIT(CLIKA_BOOL);
 constexpr uint64_t SINTS = CLIKA_BIT(CLIKA_INT8) | CLIKA_BIT(CLIKA_INT16) | I32 | I64;
-constexpr uint64_t UINTS = CLIKA_BIT(CLIKA_UINT8) | CLIKA_BIT(CLIKA_UINT16) | CLIKA_BIT(CLIKA_UINT32) |
-                           CLIKA_BIT(CLIKA_UINT64);
+constexpr uint64_t UINTS =
+    CLIKA_BIT(CLIKA_UINT8) | CLIKA_BIT(CLIKA_UINT16) | CLIKA_BIT(CLIKA_UINT32) | CLIKA_BIT(CLIKA_UINT64);
 constexpr uint64_t INTS = SINTS | UINTS;  // whole bytes; narrower ones are storage only
 constexpr uint64_t DENSE = CLIKA_BIT(CLIKA_DENSE);
 
@@ -147,6 +149,16 @@ inline int64_t scalar_int(const clika_call* call, uint32_t i, int64_t otherwise)
 
 inline int32_t fail(const clika_call* call, int32_t status, const char* code, const char* message) {
   return call->core->set_error(call, status, code, message);
+}
+
+// The same with a message in the manner of printf: what was received belongs into it.
+inline __attribute__((format(printf, 2, 3))) int32_t refuse(const clika_call* call, const char* format, ...) {
+  char text[240];
+  va_list values;
+  va_start(values, format);
+  std::vsnprintf(text, sizeof(text), format, values);
+  va_end(values);
+  return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", text);
 }
 
 // Runs body(begin, end, worker) over [0, n): on the caller alone when n is at most `grain`, so that small

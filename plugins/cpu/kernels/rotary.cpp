@@ -1,8 +1,8 @@
 // rotary: turns pairs of a head's values by position * frequency. Angles, sines and products are float32.
 #include "level.hpp"
 
-// sin and cos of float32 angles. The angle is reduced to [-pi/4, pi/4] in float64, which is exact enough for every angle
-// below 2^30; larger ones go to the library.
+// sin and cos of float32 angles. The angle is reduced to [-pi/4, pi/4] in float64, which is exact enough for
+// every angle below 2^30; larger ones go to the library.
 void sines(const float* angle, int64_t n, float factor, float* cosine, float* sine) {
   for (int64_t i = 0; i < n; ++i) {
     const double x = angle[i];

@@ -52,7 +52,8 @@ CLIKA_INLINE const T* packed_row(const Rows& rows, int64_t row, T* buffer) {
 inline char* row_scratch(const clika_call* call, const Rows& rows, size_t element, bool* failed) {
   *failed = false;
   if (rows.step == 1) return nullptr;
-  const size_t bytes = static_cast<size_t>(rows.length) * element * static_cast<size_t>(call->core->num_threads());
+  const size_t bytes =
+      static_cast<size_t>(rows.length) * element * static_cast<size_t>(call->core->num_threads());
   char* scratch = static_cast<char*>(call->core->scratch(call, bytes));
   *failed = scratch == nullptr;
   return scratch;

@@ -1,5 +1,5 @@
-// sample: one token id per row of logits, greedy at temperature 0, else drawn from the filtered distribution with
-// Philox keyed by (seed, index). A row's result depends on its own logits and settings only.
+// sample: one token id per row of logits, greedy at temperature 0, else drawn from the filtered distribution
+// with Philox keyed by (seed, index). A row's result depends on its own logits and settings only.
 #include "level.hpp"
 #include "elementwise.hpp"
 #include "philox.hpp"
@@ -33,7 +33,8 @@ int32_t greedy(const float* x, int64_t n) {
 
 // The last kept candidate in the order of falling probability; all are kept where `last.id` is -1.
 // `weights` are e^((logit - top) / temperature), `room` holds n candidates.
-Candidate last_kept(const float* logits, const float* weights, int64_t n, const Settings& s, Candidate* room) {
+Candidate last_kept(const float* logits, const float* weights, int64_t n, const Settings& s,
+                    Candidate* room) {
   Candidate none = {0.0f, -1};
   const bool by_count = s.top_k > 0 && s.top_k < n;
   const bool by_mass = s.top_p < 1.0f;
@@ -122,12 +123,13 @@ int32_t run(const clika_call* call) {
   const int64_t n = logits.shape[1];
   int32_t* out = data_of<int32_t>(call->outputs[0]);
   if (rows == 0) return CLIKA_OK;
-  if (n == 0) return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", "sample: the rows of logits are empty");
+  if (n == 0) return refuse(call, "sample: the rows of logits are empty");
   const int64_t padded = (n + 15) / 16 * 16;
   const int64_t room = padded * static_cast<int64_t>(2 * sizeof(float) + sizeof(Candidate));
   const int64_t workers = std::min<int64_t>(rows, call->core->num_threads());
   const bool split = rows > 1 && workers == call->core->num_threads();
-  char* scratch = static_cast<char*>(call->core->scratch(call, static_cast<size_t>(room * (split ? workers : 1))));
+  char* scratch =
+      static_cast<char*>(call->core->scratch(call, static_cast<size_t>(room * (split ? workers : 1))));
   if (scratch == nullptr) return CLIKA_UNAVAILABLE;
   const LoadTile<float> loader = Tiles<float>::loader(logits.dtype);
   parallel(call, rows, split ? 1 : rows, [&](int64_t begin, int64_t end, int32_t worker) {

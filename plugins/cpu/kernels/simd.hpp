@@ -1,6 +1,6 @@
 // A vector of float (`vf`, W lanes) and of int32 (`vi`) for the level. Included by level.hpp inside the
-// level's namespace, so it has no namespace of its own. Every operation is lane by lane and every reduction has one fixed
-// order: the same input gives the same bits wherever it stands in a row or a tile.
+// level's namespace, so it has no namespace of its own. Every operation is lane by lane and every reduction
+// has one fixed order: the same input gives the same bits wherever it stands in a row or a tile.
 
 #if CLIKA_X86 && CLIKA_LEVEL == 2
 constexpr int W = 16;
@@ -43,7 +43,8 @@ CLIKA_INLINE float to_float(bf16 x) { return float_of(static_cast<uint32_t>(x.bi
 inline float to_float(f16 x) {
   const uint32_t sign = static_cast<uint32_t>(x.bits & 0x8000u) << 16;
   const uint32_t rest = x.bits & 0x7fffu;
-  if (rest >= 0x7c00u) return float_of(sign | 0x7f800000u | ((rest & 0x3ffu) << 13) | (rest > 0x7c00u ? 0x400000u : 0u));
+  if (rest >= 0x7c00u)
+    return float_of(sign | 0x7f800000u | ((rest & 0x3ffu) << 13) | (rest > 0x7c00u ? 0x400000u : 0u));
   if (rest >= 0x400u) return float_of(sign | ((rest << 13) + 0x38000000u));
   const float small = static_cast<float>(rest) * 5.9604644775390625e-8f;  // 2^-24, exact
   return float_of(sign | bits_of(small));
@@ -81,9 +82,7 @@ CLIKA_INLINE vi as_int(vf x) { return reinterpret_cast<vi>(x); }
 CLIKA_INLINE vf load(const float* p) { return *reinterpret_cast<const vf_any*>(p); }
 CLIKA_INLINE void store(float* p, vf x) { *reinterpret_cast<vf_any*>(p) = x; }
 
-CLIKA_INLINE vf widen_bf16(vh h) {
-  return reinterpret_cast<vf>(__builtin_convertvector(h, vu) << 16);
-}
+CLIKA_INLINE vf widen_bf16(vh h) { return reinterpret_cast<vf>(__builtin_convertvector(h, vu) << 16); }
 CLIKA_INLINE vh narrow_bf16(vf x) {
   const vu u = reinterpret_cast<vu>(x);
   const vu rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
@@ -172,18 +171,18 @@ CLIKA_INLINE vf round_small(vf x) {
 }
 
 // ------------------------------------------------------------------ reductions, one fixed tree
-#define CLIKA_HALVES(name, combine)                                      \
-  CLIKA_INLINE float name(vf x) {                                        \
-    float part[W];                                                       \
-    store(part, x);                                                      \
-    for (int width = W / 2; width > 0; width /= 2) {                     \
-      for (int i = 0; i < width; ++i) {                                  \
-        const float a = part[i];                                         \
-        const float b = part[i + width];                                 \
-        part[i] = combine;                                               \
-      }                                                                  \
-    }                                                                    \
-    return part[0];                                                      \
+#define CLIKA_HALVES(name, combine)                  \
+  CLIKA_INLINE float name(vf x) {                    \
+    float part[W];                                   \
+    store(part, x);                                  \
+    for (int width = W / 2; width > 0; width /= 2) { \
+      for (int i = 0; i < width; ++i) {              \
+        const float a = part[i];                     \
+        const float b = part[i + width];             \
+        part[i] = combine;                           \
+      }                                              \
+    }                                                \
+    return part[0];                                  \
   }
 CLIKA_HALVES(reduce_add, a + b)
 CLIKA_HALVES(reduce_max, a > b ? a : b)

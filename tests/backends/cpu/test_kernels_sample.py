@@ -71,16 +71,16 @@ SETTINGS = [
     {"min_p": 0.1},
     {"top_k": 50, "top_p": 0.8, "min_p": 0.02, "temperature": 0.8},
     {"top_p": 0.999, "min_p": 1e-5},
-    {"top_k": 5000},
+    {"top_k": 399},
     {"temperature": 0.0, "top_k": 3},
 ]
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-@pytest.mark.parametrize("size", [3, 1000])
+@pytest.mark.parametrize("size", [3, 400])
 def test_against_the_definition(cpu, size, settings):
     x = logits(1, size)
-    for index in range(25):
+    for index in range(12):
         got = sample(cpu, x, seed=11, index=index, **settings)
         assert got.item() == reference(x[0], seed=11, index=index, **settings)
 

@@ -38,7 +38,13 @@ def raw(x):
 @pytest.mark.parametrize("dtype", DTYPES + FLOAT8[:1], ids=str)
 def test_copy_of_strided_tensors(plain, dtype):
     base = numbers(F32, 4, 6, 10).to(dtype)
-    for view in (base, base.permute(2, 0, 1), base[1:3, ::2, 3:], base[:, :1].expand(4, 6, 10), base[2, 3, 4]):
+    for view in (
+        base,
+        base.permute(2, 0, 1),
+        base[1:3, ::2, 3:],
+        base[:, :1].expand(4, 6, 10),
+        base[2, 3, 4],
+    ):
         out = torch.zeros(view.shape).to(dtype)
         plain("copy", [view], [out])
         assert torch.equal(raw(out), raw(view.contiguous()))
@@ -91,7 +97,9 @@ def test_cast(cpu, source, to):
 
 def test_cast_rounds_once_and_to_even(cpu):
     x = torch.arange(0x3F800000 - 70000, 0x3F800000 + 70000, dtype=torch.int32).view(F32)
-    special = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1e-40, 65519.9, 65520, 3e38])
+    special = torch.tensor(
+        [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1e-40, 65519.9, 65520, 3e38]
+    )
     tiny = torch.arange(1, 3000, dtype=torch.int32).mul(5003).view(F32)
     x = torch.cat([x, special, tiny, torch.linspace(-7e-5, 7e-5, 5001)])
     for to in (BF16, F16):
@@ -352,7 +360,9 @@ def test_arange(plain, dtype):
         assert torch.equal(got, want)
     if dtype.is_floating_point:
         want = torch.arange(0.5, 40.0, 0.25, dtype=F64).to(dtype)
-        (got,) = plain("arange", [], [torch.zeros(want.shape, dtype=dtype)], attrs=[0.5, 40.0, 0.25, dtype, None])
+        (got,) = plain(
+            "arange", [], [torch.zeros(want.shape, dtype=dtype)], attrs=[0.5, 40.0, 0.25, dtype, None]
+        )
         assert torch.equal(got, want)
 
 
@@ -377,7 +387,9 @@ def test_philox_known_answers():
 @pytest.mark.parametrize("dtype", [F32, BF16, F64], ids=str)
 def test_rand(plain, dtype):
     seed, offset = 0x1234567890ABCDEF, 3
-    (got,) = plain("rand", [], [torch.zeros(101).to(dtype)], attrs=[[101], None, None], scalars=[seed, offset])
+    (got,) = plain(
+        "rand", [], [torch.zeros(101).to(dtype)], attrs=[[101], None, None], scalars=[seed, offset]
+    )
     want = torch.tensor([(philox(seed, i // 4, offset)[i % 4] >> 8) * 2.0**-24 for i in range(101)])
     assert torch.equal(got, want.to(dtype))
 
@@ -390,6 +402,8 @@ def test_randn(plain):
     u, v = ((words[0] >> 8) + 1) * 2.0**-24, (words[1] >> 8) * 2.0**-24
     r = (-2 * torch.tensor(u, dtype=F64).log()).sqrt()
     angle = torch.tensor(2 * torch.pi * v, dtype=F64)
-    torch.testing.assert_close(got[:2].double(), torch.stack([r * angle.cos(), r * angle.sin()]), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        got[:2].double(), torch.stack([r * angle.cos(), r * angle.sin()]), rtol=1e-5, atol=1e-6
+    )
     (again,) = plain("randn", [], [torch.zeros(10)], attrs=[[10], None, None], scalars=[7, 0])
     assert torch.equal(again, got[:10])

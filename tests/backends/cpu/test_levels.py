@@ -14,17 +14,11 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def child(value: str | None) -> subprocess.CompletedProcess:
-    code = (
-        "from clika_runtime_cpu import _kernels;"
-        "print(_kernels.probe());"
-        "_kernels.backend()"
-    )
+    code = "from clika_runtime_cpu import _kernels;print(_kernels.probe());_kernels.backend()"
     env = {k: v for k, v in os.environ.items() if k != "CLIKA_RT_CPU_ISA"}
     if value is not None:
         env["CLIKA_RT_CPU_ISA"] = value
-    return subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
-    )
+    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
 
 
 def test_every_level_holds_the_same_entries():

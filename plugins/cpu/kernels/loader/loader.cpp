@@ -228,8 +228,9 @@ const clika_backend* build(int level) {
   backend.n_kernels = static_cast<uint32_t>(table->kernels.size());
   backend.kernel_size = sizeof(clika_kernel);
   backend.device_count = device_count;
-  backend.device_properties =
-      level == 0 ? device_properties<0> : level == 1 ? device_properties<1> : device_properties<2>;
+  backend.device_properties = level == 0   ? device_properties<0>
+                              : level == 1 ? device_properties<1>
+                                           : device_properties<2>;
   backend.memory_info = memory_info;
   tables[level] = table;
   return &backend;
@@ -249,8 +250,8 @@ const clika_backend* backend_table(const char* cap, char* reason, size_t reason_
       if (std::strcmp(wanted, kLevelNames[i]) == 0) named = i;
     }
     if (named < 0) {
-      std::snprintf(reason, reason_bytes,
-                    "CLIKA_RT_CPU_ISA is '%s'; it takes portable, avx2 or avx512", wanted);
+      std::snprintf(reason, reason_bytes, "CLIKA_RT_CPU_ISA is '%s'; it takes portable, avx2 or avx512",
+                    wanted);
       return nullptr;
     }
     if (named < level) level = named;

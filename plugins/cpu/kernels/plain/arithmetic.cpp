@@ -54,9 +54,10 @@ bool divides_by_zero(const clika_call* call) {
 }
 
 int32_t zero_divisor(const clika_call* call) {
-  return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT",
-              "integer division by zero: the divisor holds a 0; convert the operands to a floating-point dtype "
-              "or replace the zeros");
+  return fail(
+      call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT",
+      "integer division by zero: the divisor holds a 0; convert the operands to a floating-point dtype "
+      "or replace the zeros");
 }
 
 int32_t run_div(const clika_call* call) {

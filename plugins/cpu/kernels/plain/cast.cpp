@@ -1,5 +1,6 @@
-// cast between all dtypes of whole bytes. A value goes through the widest type of its kind: float64 for floating-point
-// numbers, int64 (uint64 from uint64) for integers and bool; it is rounded once on the way out.
+// cast between all dtypes of whole bytes. A value goes through the widest type of its kind: float64 for
+// floating-point numbers, int64 (uint64 from uint64) for integers and bool; it is rounded once on the way
+// out.
 #include "level.hpp"
 #include "elementwise.hpp"
 #include "copying.hpp"
@@ -39,7 +40,8 @@ double decode8(uint8_t bits, const Format8& f) {
   } else if (exponent == 0) {
     x = std::ldexp(static_cast<double>(mantissa), 1 - f.bias - f.mantissa_bits);
   } else {
-    x = std::ldexp(static_cast<double>(mantissa + (1 << f.mantissa_bits)), exponent - f.bias - f.mantissa_bits);
+    x = std::ldexp(static_cast<double>(mantissa + (1 << f.mantissa_bits)),
+                   exponent - f.bias - f.mantissa_bits);
   }
   return bits & 0x80 ? -x : x;
 }
@@ -142,9 +144,10 @@ void store_double(const double* from, clika_value& v, int64_t offset, int64_t st
       uint64_t* p = data_of<uint64_t>(v) + offset;
       for (int64_t i = 0; i < n; ++i) {
         const double x = from[i];
-        p[i * step] = x >= 9.2233720368547758e18 && x < 1.8446744073709552e19
-                          ? static_cast<uint64_t>(x - 9.2233720368547758e18) + (uint64_t{1} << 63)
-                          : (std::fabs(x) < 9.2233720368547758e18 ? static_cast<uint64_t>(static_cast<int64_t>(x)) : 0);
+        p[i * step] =
+            x >= 9.2233720368547758e18 && x < 1.8446744073709552e19
+                ? static_cast<uint64_t>(x - 9.2233720368547758e18) + (uint64_t{1} << 63)
+                : (std::fabs(x) < 9.2233720368547758e18 ? static_cast<uint64_t>(static_cast<int64_t>(x)) : 0);
       }
       return;
     }

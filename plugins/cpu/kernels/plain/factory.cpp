@@ -4,7 +4,9 @@
 #include "philox.hpp"
 
 double number(const clika_attr& a) { return a.kind == CLIKA_ATTR_FLOAT ? a.v.f : static_cast<double>(a.v.i); }
-int64_t whole(const clika_attr& a) { return a.kind == CLIKA_ATTR_FLOAT ? static_cast<int64_t>(a.v.f) : a.v.i; }
+int64_t whole(const clika_attr& a) {
+  return a.kind == CLIKA_ATTR_FLOAT ? static_cast<int64_t>(a.v.f) : a.v.i;
+}
 
 // attrs start, end, step (end None: start is the end), dtype, device.
 int32_t run_arange(const clika_call* call) {

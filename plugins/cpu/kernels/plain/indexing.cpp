@@ -7,8 +7,9 @@ CLIKA_INLINE int64_t index_at(const clika_value& v, int64_t offset) {
   return v.dtype == CLIKA_INT64 ? data_of<int64_t>(v)[offset] : data_of<int32_t>(v)[offset];
 }
 
-int32_t outside(const clika_call* call, const char* message) {
-  return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", message);
+int32_t outside(const clika_call* call, const char* op, int64_t index, int64_t size) {
+  return refuse(call, "%s: index %lld is outside 0 .. %lld", op, static_cast<long long>(index),
+                static_cast<long long>(size - 1));
 }
 
 // The dimension that attr 0 names.
@@ -37,7 +38,7 @@ int32_t run_index_select(const clika_call* call) {
   const int64_t size = bytes_of(in.dtype);
   for (int64_t i = 0; i < count; ++i) {
     const int64_t at = index_at(index, i * index_step);
-    if (at < 0 || at >= axis.size) return outside(call, "index_select: an index is outside the dimension");
+    if (at < 0 || at >= axis.size) return outside(call, "index_select", at, axis.size);
   }
   if (elements(out) == 0) return CLIKA_OK;
   if (in.rank == 0) {
@@ -66,8 +67,9 @@ int32_t run_index_select(const clika_call* call) {
   return CLIKA_OK;
 }
 
+// Returns the first index outside the dimension in `bad`, and whether there is none.
 template <class U>
-bool gather(const clika_value& in, const clika_value& index, clika_value& out, int32_t dim) {
+bool gather(const clika_value& in, const clika_value& index, clika_value& out, int32_t dim, int64_t* bad) {
   const Axis axis = axis_of(in, dim);
   // The input seen with index's shape, standing still along the gathered dimension.
   int64_t strides[CLIKA_MAX_RANK];
@@ -82,6 +84,7 @@ bool gather(const clika_value& in, const clika_value& index, clika_value& out, i
     for (int64_t i = 0; i < n; ++i) {
       const int64_t k = index_at(index, at[1] + i * walk.step[1]);
       if (k < 0 || k >= axis.size) {
+        if (inside) *bad = k;
         inside = false;
         continue;
       }
@@ -98,11 +101,12 @@ int32_t run_gather(const clika_call* call) {
   if (elements(out) == 0) return CLIKA_OK;
   const int32_t dim = dim_of(call, in);
   const int64_t size = bytes_of(in.dtype);
-  const bool inside = size == 1   ? gather<uint8_t>(in, index, out, dim)
-                      : size == 2 ? gather<uint16_t>(in, index, out, dim)
-                      : size == 4 ? gather<uint32_t>(in, index, out, dim)
-                                  : gather<uint64_t>(in, index, out, dim);
-  return inside ? static_cast<int32_t>(CLIKA_OK) : outside(call, "gather: an index is outside the dimension");
+  int64_t bad = 0;
+  const bool inside = size == 1   ? gather<uint8_t>(in, index, out, dim, &bad)
+                      : size == 2 ? gather<uint16_t>(in, index, out, dim, &bad)
+                      : size == 4 ? gather<uint32_t>(in, index, out, dim, &bad)
+                                  : gather<uint64_t>(in, index, out, dim, &bad);
+  return inside ? static_cast<int32_t>(CLIKA_OK) : outside(call, "gather", bad, axis_of(in, dim).size);
 }
 
 CLIKA_KERNELS(indexing,

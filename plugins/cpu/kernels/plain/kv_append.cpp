@@ -11,12 +11,13 @@ int32_t run(const clika_call* call) {
   const int64_t size = value.shape[2];
   const int64_t block = pool.shape[1];
   const int64_t capacity = pool.shape[0] * block;
-  const auto put = [&](auto from, auto to) -> bool {
+  // Returns the first token whose slot is bad, or -1.
+  const auto put = [&](auto from, auto to) -> int64_t {
     using S = decltype(from);
     using D = decltype(to);
     for (int64_t t = 0; t < tokens; ++t) {
       const int64_t slot = data_of<int32_t>(slots)[t * slots.strides[0]];
-      if (slot < 0 || slot >= capacity) return false;
+      if (slot < 0 || slot >= capacity) return t;
       for (int64_t h = 0; h < heads; ++h) {
         const S* s = data_of<S>(value) + t * value.strides[0] + h * value.strides[1];
         D* d = static_cast<D*>(pool.data) + (slot / block) * pool.strides[0] +
@@ -26,15 +27,15 @@ int32_t run(const clika_call* call) {
         for (int64_t i = 0; i < size; ++i) from_float(to_float(s[i * a]), d + i * b);
       }
     }
-    return true;
+    return -1;
   };
-  bool inside = true;
-  visit_float(value.dtype, [&](auto from) {
-    visit_float(pool.dtype, [&](auto to) { inside = put(from, to); });
-  });
-  if (!inside) {
-    return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT",
-                "kv_append: a slot lies outside the pool");
+  int64_t bad = -1;
+  visit_float(value.dtype,
+              [&](auto from) { visit_float(pool.dtype, [&](auto to) { bad = put(from, to); }); });
+  if (bad >= 0) {
+    return refuse(call, "kv_append: slots[%lld] is %d, outside the pool of %lld slots",
+                  static_cast<long long>(bad), data_of<int32_t>(slots)[bad * slots.strides[0]],
+                  static_cast<long long>(capacity));
   }
   return CLIKA_OK;
 }

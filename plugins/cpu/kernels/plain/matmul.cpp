@@ -23,7 +23,8 @@ int32_t multiply(const clika_call* call) {
         for (int64_t k = 0; k < p.k; k += kTile) {
           const int64_t count = std::min(kTile, p.k - k);
           loader(x, p.left->data, batch.left + row * p.left_row + k * p.left_column, p.left_column, count);
-          loader(y, p.right->data, batch.right + k * p.right_row + column * p.right_column, p.right_row, count);
+          loader(y, p.right->data, batch.right + k * p.right_row + column * p.right_column, p.right_row,
+                 count);
           for (int64_t i = 0; i < count; ++i) sum += static_cast<U>(x[i]) * static_cast<U>(y[i]);
         }
         const C value = static_cast<C>(sum);

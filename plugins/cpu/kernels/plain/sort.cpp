@@ -1,5 +1,5 @@
-// sort and topk along a dimension: values and int64 indices. NaN counts as larger than every number; among equals
-// the lower index comes first.
+// sort and topk along a dimension: values and int64 indices. NaN counts as larger than every number; among
+// equals the lower index comes first.
 #include "level.hpp"
 #include "elementwise.hpp"
 #include "lines.hpp"
@@ -37,8 +37,8 @@ int32_t order(const clika_call* call, int64_t dim, int64_t k, bool descending) {
   const LoadTile<C> loader = Tiles<C>::loader(in.dtype);
   const StoreTile<C> storer = Tiles<C>::storer(values.dtype);
   const int64_t room = n * static_cast<int64_t>(sizeof(Item<C>) + sizeof(C));
-  char* scratch = static_cast<char*>(
-      call->core->scratch(call, static_cast<size_t>(room * call->core->num_threads())));
+  char* scratch =
+      static_cast<char*>(call->core->scratch(call, static_cast<size_t>(room * call->core->num_threads())));
   if (scratch == nullptr) return CLIKA_UNAVAILABLE;
   const Before<C> before{descending};
   parallel(call, from.count, std::max<int64_t>(1, 2048 / n), [&](int64_t begin, int64_t end, int32_t worker) {
