@@ -431,6 +431,14 @@ TEST(storage_kept_by_tasks) {
   gate.open = true;
   lane.synchronize();
   CHECK_EQUAL(released.load(), 1);
+  // Who waits for a task finds what it held released.
+  for (int i = 0; i < 200 * kScale; ++i) {
+    Storage* other = Storage::borrow(bytes, 16, 0, Storage::kBorrowed, count_release, nullptr, true);
+    lane.submit(call({read(other)}, [] { return nullptr; }));
+    other->drop();
+    lane.synchronize();
+    CHECK_EQUAL(released.load(), i + 2);
+  }
 }
 
 TEST(storage_deferred_bytes) {
@@ -560,6 +568,23 @@ TEST(inline_call_holds_other_lanes) {
   lane.end_inline(sequence);
   other->wait(event.sequence);
   CHECK_EQUAL(seen.load(), 2);
+  // A reader holds a writer.
+  const Access reading[1] = {read(storage)};
+  const uint64_t reader = lane.begin_inline(reading, 1);
+  CHECK(reader != 0);
+  std::thread([&] {
+    event = other->submit(call({overwrite(storage)}, [&] {
+      value(storage) = 3;
+      return nullptr;
+    }));
+  }).join();
+  std::this_thread::sleep_for(2ms);
+  CHECK(!event.done());
+  CHECK_EQUAL(value(storage), 2);
+  lane.end_inline(reader);
+  storage->wait_for_read();
+  CHECK_EQUAL(value(storage), 3);
+  other->synchronize();
   other->retire();
   storage->drop();
 }
@@ -720,6 +745,27 @@ TEST(conflicting_threads) {
     storage->drop();
   }
   CHECK_EQUAL(total, static_cast<int64_t>(kThreads) * steps);
+}
+
+TEST(shared_lane_waits_for_its_inline_call) {
+  Lane* lane = Lane::create();
+  const uint64_t sequence = lane->begin_inline(nullptr, 0);
+  CHECK(sequence != 0);
+  std::atomic<bool> ran{false};
+  Event event;
+  std::thread([&] {
+    CHECK_EQUAL(lane->begin_inline(nullptr, 0), uint64_t{0});
+    event = lane->submit(call({}, [&] {
+      ran = true;
+      return nullptr;
+    }));
+  }).join();
+  std::this_thread::sleep_for(5ms);
+  CHECK(!ran && !event.done());
+  lane->end_inline(sequence);
+  lane->wait(event.sequence);
+  CHECK(ran.load());
+  lane->retire();
 }
 
 TEST(shared_lane) {
@@ -1004,6 +1050,20 @@ void use_everything() {
   }).join();
   drain_all_lanes();
   Pool::get().shutdown();
+}
+
+TEST(fork_takes_locks_of_lost_threads) {
+  SpinLock lock;
+  lock.lock();
+  CHECK_EQUAL(in_child([&] {
+    CHECK(lock.lock());  // its holder is not here: taken, and said so
+    lock.unlock();
+    CHECK(!lock.lock());
+    lock.unlock();
+  }), 0);
+  lock.unlock();
+  CHECK(!lock.lock());
+  lock.unlock();
 }
 
 TEST(fork_while_quiet) {

@@ -22,7 +22,6 @@ namespace {
 
 constexpr size_t kAlign = 64;
 constexpr size_t kMiB = size_t{1} << 20;
-constexpr size_t kMapped = kMiB;       // host blocks of this size and more come from mmap
 constexpr size_t kHugePage = 2 * kMiB;
 constexpr size_t kHostIdle = 256 * kMiB;  // idle mapped memory the host's pool keeps
 constexpr size_t kTooMuch = size_t{1} << 62;
@@ -69,6 +68,10 @@ size_t small_bytes(size_t index) noexcept {
 }
 
 // ---------------------------------------------------------------- the system's memory
+#if !defined(_WIN32)
+constexpr size_t kMapped = kMiB;  // blocks of this size and more come from mmap
+#endif
+
 void* host_allocate(int32_t, size_t bytes, clika_stream) {
 #if defined(_WIN32)
   return _aligned_malloc(bytes, kAlign);
