@@ -1,6 +1,6 @@
 // The block layouts of GGUF weights: the only place in the CPU backend that knows them. Included after
-// level.hpp. A row of K columns is K / 32 blocks, one after the other; a weight is its rows. The fields stand as
-// ggml writes them, little endian and without padding; a block may lie at any even address.
+// level.hpp. A row of K columns is K / 32 blocks, one after the other; a weight is its rows. The
+// fields stand as ggml writes them, little endian and without padding; a block may lie at any even address.
 #pragma once
 
 constexpr int64_t kBlock = 32;  // columns of a block, the same in every format served here

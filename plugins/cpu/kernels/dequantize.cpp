@@ -1,4 +1,6 @@
 // dequantize: the exact values of a quantized weight, published or packed, as a dense tensor.
+#include <cinttypes>
+#include <cstdarg>
 #include <cstdio>
 
 #include "level.hpp"

@@ -1,4 +1,6 @@
 // embedding: rows of a table, dense or quantized, published or packed.
+#include <cinttypes>
+#include <cstdarg>
 #include <cstdio>
 
 #include "level.hpp"
@@ -52,23 +54,23 @@ int32_t gather(const clika_call* call) {
 int32_t run(const clika_call* call) {
   const clika_value& weight = call->inputs[0];
   const clika_value& ids = call->inputs[1];
-  char text[192];
   if (weight.scheme != CLIKA_DENSE) {
     const int32_t status = check_weight(call, weight, "embedding");
     if (status != CLIKA_OK) return status;
-  } else if (weight.rank != 2 || weight.layout != CLIKA_LAYOUT_PUBLISHED) {
-    std::snprintf(text, sizeof(text), "embedding: a dense table must be [rows, columns], got %d dimensions, layout %d",
-                  static_cast<int>(weight.rank), static_cast<int>(weight.layout));
-    return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", text);
+  } else if (weight.rank != 2) {
+    return refuse(call, CLIKA_INVALID_ARGUMENT,
+                  "embedding: the table must be [rows, columns], got %d dimensions",
+                  static_cast<int>(weight.rank));
   }
   const int64_t rows = weight.shape[0];
   const int64_t n = elements(ids);
   for (int64_t i = 0; i < n; ++i) {
     const int64_t id = id_at(ids, i);
     if (id >= 0 && id < rows) continue;
-    std::snprintf(text, sizeof(text), "embedding: id %lld at position %lld is outside the table's rows 0 .. %lld",
-                  static_cast<long long>(id), static_cast<long long>(i), static_cast<long long>(rows - 1));
-    return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", text);
+    return refuse(call, CLIKA_INVALID_ARGUMENT,
+                  "embedding: id %" PRId64 " at position %" PRId64
+                  " is outside the table's rows 0 .. %" PRId64,
+                  id, i, rows - 1);
   }
   switch (call->outputs[0].dtype) {
     case CLIKA_FLOAT32: return gather<float>(call);
@@ -77,9 +79,10 @@ int32_t run(const clika_call* call) {
   }
 }
 
-constexpr uint64_t kTables =
-    DENSE | CLIKA_BIT(CLIKA_GGUF_Q4_0) | CLIKA_BIT(CLIKA_GGUF_Q4_1) | CLIKA_BIT(CLIKA_GGUF_Q8_0);
+constexpr uint64_t kQuantized =
+    CLIKA_BIT(CLIKA_GGUF_Q4_0) | CLIKA_BIT(CLIKA_GGUF_Q4_1) | CLIKA_BIT(CLIKA_GGUF_Q8_0);
 
-CLIKA_KERNELS(embedding,
-              Entry("embedding", run).in(FLOATS, I32 | I64).schemes(kTables, DENSE).out(FLOATS).contiguous().parallel())
+constexpr Entry entry = Entry("embedding", run).in(FLOATS, I32 | I64).out(FLOATS).contiguous().parallel();
+
+CLIKA_KERNELS(embedding, entry, entry.in(CLIKA_ANY, I32 | I64).schemes(kQuantized, 0))
 #include "level_end.hpp"

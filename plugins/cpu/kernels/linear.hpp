@@ -1,9 +1,9 @@
-// What the kernels of `linear` share: reading the call, splitting the work, the loops of the fast and the exact
-// mode. Included after level.hpp, blocks.hpp, pack.hpp, linear_lanes.hpp and quantize_activations.hpp.
+// What the kernels of `linear` share: reading the call, splitting the work, the loops of the fast and the
+// exact mode. Included after level.hpp, blocks.hpp, pack.hpp, linear_lanes.hpp and quantize_activations.hpp.
 //
-// output[t, n] = sum over k of input[t, k] * weight[n, k] + bias[n]. A lane is an output row n, k ascends, and
-// the sum is one float32: the bits of output[t, n] depend on input[t], weight[n] and bias[n] alone. Tiles of
-// tokens, strips of rows and threads only choose which sums run side by side.
+// output[t, n] = sum over k of input[t, k] * weight[n, k] + bias[n]. A lane is an output row n, k ascends,
+// and the sum is one float32: the bits of output[t, n] depend on input[t], weight[n] and bias[n] alone.
+// Tiles of tokens, strips of rows and threads only choose which sums run side by side.
 #pragma once
 
 struct Linear {
@@ -50,23 +50,22 @@ CLIKA_INLINE void with_count(int64_t n, const Body& body) {
 inline int32_t read_call(const clika_call* call, Linear* p, bool* empty) {
   const clika_value& x = call->inputs[0];
   const clika_value& weight = call->inputs[1];
-  char text[256];
   if (weight.scheme != CLIKA_DENSE) {
     const int32_t status = check_weight(call, weight, "linear");
     if (status != CLIKA_OK) return status;
-  } else if (weight.rank != 2 || weight.layout != CLIKA_LAYOUT_PUBLISHED) {
-    std::snprintf(text, sizeof(text), "linear: a dense weight must be [out, in], got %d dimensions, layout %d",
-                  static_cast<int>(weight.rank), static_cast<int>(weight.layout));
-    return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", text);
+  } else if (weight.rank != 2) {
+    return refuse(call, CLIKA_INVALID_ARGUMENT,
+                  "linear: the weight must be [rows, columns], got %d dimensions",
+                  static_cast<int>(weight.rank));
   }
   p->call = call;
   p->weight = &weight;
   p->n = weight.shape[0];
   p->k = weight.shape[1];
   if (x.rank < 1 || x.shape[x.rank - 1] != p->k) {
-    std::snprintf(text, sizeof(text), "linear: the input's last size must be the weight's columns, got %lld and %lld",
-                  static_cast<long long>(x.rank < 1 ? 0 : x.shape[x.rank - 1]), static_cast<long long>(p->k));
-    return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", text);
+    return refuse(call, CLIKA_INVALID_ARGUMENT,
+                  "linear: the input's last size must be the weight's columns, got %" PRId64 " and %" PRId64,
+                  x.rank < 1 ? int64_t{0} : x.shape[x.rank - 1], p->k);
   }
   p->m = 1;
   for (int32_t i = 0; i + 1 < x.rank; ++i) p->m *= x.shape[i];
@@ -79,10 +78,9 @@ inline int32_t read_call(const clika_call* call, Linear* p, bool* empty) {
   if (present(call, 2)) {
     const clika_value& bias = call->inputs[2];
     if (bias.rank != 1 || bias.shape[0] != p->n) {
-      std::snprintf(text, sizeof(text), "linear: the bias must have the weight's %lld rows, got %d dimensions of %lld",
-                    static_cast<long long>(p->n), static_cast<int>(bias.rank),
-                    static_cast<long long>(bias.rank < 1 ? 0 : bias.shape[0]));
-      return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", text);
+      return refuse(call, CLIKA_INVALID_ARGUMENT,
+                    "linear: the bias must have the weight's %" PRId64 " rows, got %d dimensions of %" PRId64,
+                    p->n, static_cast<int>(bias.rank), bias.rank < 1 ? int64_t{0} : bias.shape[0]);
     }
     if (*empty) return CLIKA_OK;
     const int64_t padded = group_count(p->n, kGroup) * kGroup;
@@ -134,9 +132,9 @@ inline int64_t piece(const clika_call* call, int64_t units, double cost) {
 }
 
 // ------------------------------------------------------------------ fast: int8 activations, integer dots
-// A format gives: Block; kFactor (see quantize_activations.hpp); a constructor from a packed block column, which
-// splits its codes once; multiply(), which adds the products with one token's block to a sum; expand(), which
-// writes the exact values of a block column, column by column.
+// A format gives: Block; kFactor (see quantize_activations.hpp); a constructor from a packed block column,
+// which splits its codes once; multiply(), which adds the products with one token's block to a sum; expand(),
+// which writes the exact values of a block column, column by column.
 
 #if CLIKA_LEVEL == 2
 constexpr int kFastTokens = 8;  // 32 registers
@@ -152,10 +150,8 @@ CLIKA_INLINE void multiply_tile(const uint8_t* weight, const uint8_t* tile, int6
   for (int64_t b = 0; b < blocks; ++b) {
     constexpr int64_t kBytes = kGroup * static_cast<int64_t>(sizeof(typename Format::Block));
     const Format column(weight);
-    if (T == 1) {
-      // One token is bound by memory: ask for what comes two thousand bytes later.
-      for (int64_t i = 0; i < kBytes; i += 64) __builtin_prefetch(weight + 2048 + i);
-    }
+    // Ask for what comes a page later: few tokens are bound by memory, and the page walk is done early too.
+    for (int64_t i = 0; i < kBytes; i += 64) __builtin_prefetch(weight + 4096 + i);
     for (int t = 0; t < T; ++t) sums[t] = column.multiply(a->q[t], a->d[t], a->s[t], sums[t]);
     weight += kBytes;
     ++a;
@@ -188,13 +184,14 @@ int32_t run_fast(const Linear& p) {
     const double cost = 0.3 * static_cast<double>(T * p.k);
     parallel(p.call, tiles, piece(p.call, tiles, cost), [&](int64_t begin, int64_t end, int32_t) {
       for (int64_t i = begin; i < end; ++i) {
-        quantize_tile<Format::kFactor>(x + i * T * p.k, p.k, std::min(T, p.m - i * T), tokens + i * T * token_bytes);
+        uint8_t* tile = tokens + i * T * token_bytes;
+        quantize_tile<Format::kFactor>(x + i * T * p.k, p.k, std::min(T, p.m - i * T), tile);
       }
     });
   });
 
-  // A unit is a strip of groups, which stays in the second-level cache, times a run of tiles. One tile needs no
-  // reuse: a strip is one group then.
+  // A unit is a strip of groups, which stays in the second-level cache, times a run of tiles. One tile needs
+  // no reuse: a strip is one group then.
   const int64_t groups = group_count(p.n, kGroup);
   const int64_t threads = std::max<int64_t>(1, p.call->core->num_threads());
   int64_t strip = 1;
@@ -242,8 +239,8 @@ int32_t run_fast(const Linear& p) {
 }
 
 // ------------------------------------------------------------------ exact: float32 values, float32 products
-// A source gives fill(group, first, last, panel): the exact values of columns [first, last) of a group's rows,
-// column by column. Four groups meet a tile of tokens at a time, two by two where the tile is wide.
+// A source gives fill(group, first, last, panel): the exact values of columns [first, last) of a group's
+// rows, column by column. Four groups meet a tile of tokens at a time, two by two where the tile is wide.
 
 #if CLIKA_LEVEL == 2
 constexpr int kExactTokens = 8;
@@ -256,7 +253,8 @@ constexpr int64_t kExactTiles = 16;  // tiles that share decoded panels
 
 // Adds columns of G groups times T tokens to sums[g][t], which lie `pitch` floats apart from group to group.
 template <int G, int T>
-CLIKA_INLINE void multiply_panel(const float* panel, const float* x, int64_t columns, float* sums, int64_t pitch) {
+CLIKA_INLINE void multiply_panel(const float* panel, const float* x, int64_t columns, float* sums,
+                                 int64_t pitch) {
   vf total[G][T];
   for (int g = 0; g < G; ++g) {
     for (int t = 0; t < T; ++t) total[g][t] = load(sums + g * pitch + t * W);
@@ -316,9 +314,8 @@ int32_t run_exact(const Linear& p, const Source& source) {
       const int64_t last_tile = std::min(tiles, first_tile + kExactTiles);
       const int64_t first_token = first_tile * T;
       const int64_t last_token = std::min(p.m, last_tile * T);
-      for (int64_t g = 0; g < kExactGroups; ++g) {
-        std::memset(sums + g * kPitch, 0, sizeof(float) * static_cast<size_t>((last_token - first_token) * W));
-      }
+      const size_t used = sizeof(float) * static_cast<size_t>((last_token - first_token) * W);
+      for (int64_t g = 0; g < kExactGroups; ++g) std::memset(sums + g * kPitch, 0, used);
       // Groups past the last one are zeros; their sums are not written.
       if (count < kExactGroups) std::memset(panels, 0, sizeof(panels));
       for (int64_t k = 0; k < p.k; k += kPanel) {
@@ -336,7 +333,8 @@ int32_t run_exact(const Linear& p, const Source& source) {
         }
       }
       for (int64_t t = first_token; t < last_token; ++t) {
-        for (int64_t g = 0; g < count; ++g) put(p, t, group + g, load(sums + g * kPitch + (t - first_token) * W));
+        const float* from = sums + (t - first_token) * W;
+        for (int64_t g = 0; g < count; ++g) put(p, t, group + g, load(from + g * kPitch));
       }
     }
   });
@@ -358,8 +356,8 @@ struct QuantizedSource {
     const uint8_t* column = data + (group * blocks + first / kBlock) * kBytes;
     if (published) {
       const int64_t stride = blocks * static_cast<int64_t>(sizeof(Block));
-      pack_group<kGroup, Block>(data + group * kGroup * stride, stride,
-                                std::min<int64_t>(kGroup, rows - group * kGroup), first / kBlock, last / kBlock,
+      const int64_t valid = std::min<int64_t>(kGroup, rows - group * kGroup);
+      pack_group<kGroup, Block>(data + group * kGroup * stride, stride, valid, first / kBlock, last / kBlock,
                                 repacked);
       column = repacked;
     }
@@ -380,10 +378,9 @@ int32_t linear_quantized(const clika_call* call) {
   if (status != CLIKA_OK || empty) return status;
   const int32_t layout = p.weight->layout;
   if (layout != CLIKA_LAYOUT_PUBLISHED && layout != kGroup) {
-    char text[160];
-    std::snprintf(text, sizeof(text), "linear: the weight is packed in groups of %d rows, this level reads %d",
+    return refuse(call, CLIKA_UNSUPPORTED,
+                  "linear: the weight is packed in groups of %d rows, this level reads %d",
                   static_cast<int>(layout), kGroup);
-    return fail(call, CLIKA_UNSUPPORTED, "NOT_IMPLEMENTED_FOR_PARAM", text);
   }
   if (attr_int(call, 0, 0) == 1) return run_fast<Format>(p);
   const QuantizedSource<Format> source = {static_cast<const uint8_t*>(p.weight->data), p.n, p.k / kBlock,

@@ -1,4 +1,6 @@
 // linear over dense float32, bfloat16 and float16 weights, read as published.
+#include <cinttypes>
+#include <cstdarg>
 #include <cstdio>
 #include <type_traits>
 
@@ -79,7 +81,12 @@ int32_t linear_dense(const clika_call* call) {
 }
 
 constexpr Entry dense_entry(clika_kernel_fn run, uint64_t weight) {
-  return Entry("linear", run).in(FLOATS, weight, FLOATS).out(FLOATS).rank(1, CLIKA_MAX_RANK).contiguous().parallel();
+  return Entry("linear", run)
+      .in(FLOATS, weight, FLOATS)
+      .out(FLOATS)
+      .rank(1, CLIKA_MAX_RANK)
+      .contiguous()
+      .parallel();
 }
 
 CLIKA_KERNELS(linear_float, dense_entry(linear_dense<float>, F32), dense_entry(linear_dense<bf16>, BF16),

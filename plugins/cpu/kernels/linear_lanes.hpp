@@ -1,7 +1,7 @@
 // Integer lanes for the packed linears. Included after level.hpp and blocks.hpp.
 //
-// `vu` holds 4 codes of W rows: byte c of lane r is column c of row r. The dot products below take a block's 8
-// words of codes and the 32 int8 activations of one token; word j meets activations 4 j .. 4 j + 3.
+// `vu` holds 4 codes of W rows: byte c of lane r is column c of row r. The dot products below take a block's
+// 8 words of codes and the 32 int8 activations of one token; word j meets activations 4 j .. 4 j + 3.
 #pragma once
 
 typedef uint32_t vu_any __attribute__((vector_size(4 * W), aligned(1), may_alias));
@@ -81,8 +81,8 @@ CLIKA_INLINE vi dot_codes(const vu (&codes)[8], const int8_t* a, vi sum) {
   }
   return (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)) + sum;
 }
-// |b| times a with b's sign: -128 stays right as the unsigned 128, activations are never -128, and two products
-// reach 2 * 128 * 127 = 32512.
+// |b| times a with b's sign: -128 stays right as the unsigned 128, activations are never -128, and two
+// products reach 2 * 128 * 127 = 32512.
 constexpr int kSignedOffset = 0;
 CLIKA_INLINE vu prepare_signed(vu x) { return x; }
 CLIKA_INLINE vi dot_signed(const vu (&codes)[8], const int8_t* a, vi sum) {

@@ -1,4 +1,6 @@
 // linear over Q4_1: value = d * q + m with q in 0 .. 15.
+#include <cinttypes>
+#include <cstdarg>
 #include <cstdio>
 #include <type_traits>
 

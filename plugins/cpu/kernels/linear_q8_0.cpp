@@ -1,4 +1,6 @@
 // linear over Q8_0: value = d * q with q in -128 .. 127.
+#include <cinttypes>
+#include <cstdarg>
 #include <cstdio>
 #include <type_traits>
 

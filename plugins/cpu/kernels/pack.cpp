@@ -1,4 +1,6 @@
-// Repacking of quantized weights, once, at load: straight from the published payload into the layout of pack.hpp.
+// Repacking of quantized weights, once, at load: from the published payload into the form of pack.hpp.
+#include <cinttypes>
+#include <cstdarg>
 #include <cstdio>
 
 #include "level.hpp"
@@ -38,7 +40,8 @@ void pack_all(const clika_call* call, const clika_value& weight, uint8_t* out) {
   parallel(call, group_count(rows, kGroup), grain, [&](int64_t begin, int64_t end, int32_t) {
     for (int64_t g = begin; g < end; ++g) {
       const int64_t valid = std::min<int64_t>(kGroup, rows - g * kGroup);
-      pack_group<kGroup, Block>(data + g * kGroup * stride, stride, valid, 0, blocks, out + g * kGroup * stride);
+      const int64_t at = g * kGroup * stride;
+      pack_group<kGroup, Block>(data + at, stride, valid, 0, blocks, out + at);
     }
   });
 }
@@ -47,19 +50,18 @@ int32_t pack(const clika_call* call, int32_t mode) {
   const clika_value& weight = call->inputs[0];
   clika_value& out = call->outputs[0];
   if (!packs(weight, mode)) {
-    return fail(call, CLIKA_UNSUPPORTED, "NOT_IMPLEMENTED_FOR_PARAM",
-                "pack: this backend keeps the weight as published (pack_info says layout 0)");
+    return refuse(call, CLIKA_UNSUPPORTED, "pack: this backend keeps scheme %d as published in mode %d",
+                  static_cast<int>(weight.scheme), static_cast<int>(mode));
   }
   const int32_t status = check_weight(call, weight, "pack");
   if (status != CLIKA_OK) return status;
   if (weight.layout != CLIKA_LAYOUT_PUBLISHED) {
-    return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", "pack: the weight is packed already");
+    return refuse(call, CLIKA_INVALID_ARGUMENT, "pack: the weight is packed already, in layout %d",
+                  static_cast<int>(weight.layout));
   }
   if (out.nbytes < packed_bytes(weight)) {
-    char text[128];
-    std::snprintf(text, sizeof(text), "pack: the output needs %lld bytes, it has %lld",
-                  static_cast<long long>(packed_bytes(weight)), static_cast<long long>(out.nbytes));
-    return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", text);
+    return refuse(call, CLIKA_INVALID_ARGUMENT, "pack: the output needs %" PRId64 " bytes, it has %" PRId64,
+                  packed_bytes(weight), out.nbytes);
   }
   uint8_t* to = static_cast<uint8_t*>(out.data);
   switch (weight.scheme) {

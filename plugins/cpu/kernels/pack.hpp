@@ -1,15 +1,15 @@
 // The repacked form of a quantized weight. Included after level.hpp and blocks.hpp.
 //
-// Rows are taken in groups of G, the number of float lanes of the level, and the layout's number is G. A group
+// Rows are taken in groups of G, the number of float lanes of the level; G is the layout's number. A group
 // is its K / 32 block columns one after the other; a block column holds the 32 columns of its G rows:
 //
 //   codes   words of 4 bytes: word j of row 0, word j of row 1, ..., then word j + 1 of row 0, ...
 //   d       G float16
 //   m       G float16 (Q4_1)
 //
-// Word j is bytes 4 j .. 4 j + 3 of the published codes, so one register holds the same four columns of G rows
-// (of a 4-bit format: columns 4 j .. in the low halves, 16 + 4 j .. in the high ones), a lane is a row, and
-// columns come in ascending order. The size is that of the published form, with N rounded up to whole
+// Word j is bytes 4 j .. 4 j + 3 of the published codes, so one register holds the same four columns of G
+// rows (of a 4-bit format: columns 4 j .. in the low halves, 16 + 4 j .. in the high ones), a lane is a row,
+// and columns come in ascending order. The size is that of the published form, with N rounded up to whole
 // groups; rows past N are zero.
 #pragma once
 
@@ -116,36 +116,43 @@ inline void decode_row(const clika_value& weight, int64_t row, T* out) {
   }
 }
 
+// Records an error with the text of a printf format and returns its status.
+__attribute__((format(printf, 3, 4))) inline int32_t refuse(const clika_call* call, int32_t status,
+                                                            const char* format, ...) {
+  char text[256];
+  std::va_list values;
+  va_start(values, format);
+  std::vsnprintf(text, sizeof(text), format, values);
+  va_end(values);
+  const char* code = status == CLIKA_UNSUPPORTED ? "NOT_IMPLEMENTED_FOR_PARAM" : "INVALID_ARGUMENT";
+  return fail(call, status, code, text);
+}
+
 // Checks a quantized weight before a kernel reads it; CLIKA_OK or the recorded error.
 inline int32_t check_weight(const clika_call* call, const clika_value& weight, const char* operation) {
-  char text[256];
   if (weight.rank != 2) {
-    std::snprintf(text, sizeof(text), "%s: the weight must have 2 dimensions [rows, columns], got %d", operation,
-                  static_cast<int>(weight.rank));
-    return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", text);
+    return refuse(call, CLIKA_INVALID_ARGUMENT, "%s: the weight must be [rows, columns], got %d dimensions",
+                  operation, static_cast<int>(weight.rank));
   }
   const int64_t rows = weight.shape[0];
   const int64_t columns = weight.shape[1];
   if (columns % kBlock != 0) {
-    std::snprintf(text, sizeof(text),
-                  "%s: a quantized weight needs a multiple of %d columns, got [%lld, %lld]; dequantize it",
-                  operation, static_cast<int>(kBlock), static_cast<long long>(rows),
-                  static_cast<long long>(columns));
-    return fail(call, CLIKA_UNSUPPORTED, "NOT_IMPLEMENTED_FOR_PARAM", text);
+    return refuse(call, CLIKA_UNSUPPORTED,
+                  "%s: a quantized weight needs a multiple of %d columns, got [%" PRId64 ", %" PRId64
+                  "]; dequantize it first",
+                  operation, static_cast<int>(kBlock), rows, columns);
   }
   const int32_t layout = weight.layout;
   if (layout != CLIKA_LAYOUT_PUBLISHED && layout != 4 && layout != 8 && layout != 16) {
-    std::snprintf(text, sizeof(text), "%s: the weight has layout %d, which this backend did not make", operation,
-                  static_cast<int>(layout));
-    return fail(call, CLIKA_UNSUPPORTED, "NOT_IMPLEMENTED_FOR_PARAM", text);
+    return refuse(call, CLIKA_UNSUPPORTED, "%s: the weight has layout %d, which this backend did not make",
+                  operation, static_cast<int>(layout));
   }
   const int64_t group = layout == CLIKA_LAYOUT_PUBLISHED ? 1 : layout;
   const int64_t needed = group_count(rows, group) * group * (columns / kBlock) * block_bytes(weight.scheme);
   if (weight.nbytes < needed) {
-    std::snprintf(text, sizeof(text), "%s: a weight [%lld, %lld] needs %lld bytes, its payload has %lld",
-                  operation, static_cast<long long>(rows), static_cast<long long>(columns),
-                  static_cast<long long>(needed), static_cast<long long>(weight.nbytes));
-    return fail(call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", text);
+    return refuse(call, CLIKA_INVALID_ARGUMENT,
+                  "%s: a weight [%" PRId64 ", %" PRId64 "] needs %" PRId64 " bytes, its payload has %" PRId64,
+                  operation, rows, columns, needed, weight.nbytes);
   }
   return CLIKA_OK;
 }

@@ -1,7 +1,7 @@
 // Activations in int8 for the fast mode of linear. Included after level.hpp, blocks.hpp and linear_lanes.hpp.
 //
-// Row by row in blocks of 32 columns: d = amax / 127 (float32), q = x / d to the nearest integer, ties to even.
-// Rows are gathered in tiles of T tokens; a tile is K / 32 ActBlock<T> one after the other, so that the
+// Row by row in blocks of 32 columns: d = amax / 127 (float32), q = x / d to the nearest integer, ties to
+// even. Rows are gathered in tiles of T tokens; a tile is K / 32 ActBlock<T> one after the other, so that the
 // multiplying loop walks through memory with one pointer.
 #pragma once
 
@@ -28,7 +28,7 @@ CLIKA_INLINE void quantize_block(const In* x, int8_t* q, float* d, uint32_t* s) 
     peak = magnitude > peak ? magnitude : peak;
   }
   const float amax = float_of(static_cast<uint32_t>(max_lane(peak)));
-  const float scale = amax / 127.0f;
+  const float scale = amax * (1.0f / 127.0f);
   *d = scale;
   if (!(amax >= 1e-35f && amax <= std::numeric_limits<float>::max())) {
     // Zero, or so small that 127 / amax overflows: codes of 0. Not finite: the scale makes the row NaN.
@@ -48,8 +48,8 @@ CLIKA_INLINE void quantize_block(const In* x, int8_t* q, float* d, uint32_t* s) 
   *s = kFactor == 0 ? bits_of(scale * static_cast<float>(sum)) : static_cast<uint32_t>(kFactor * sum);
 }
 
-// Quantizes `count` rows of x, one after the other, into a tile: the layout is ActBlock<count>, written here with
-// the count at run time.
+// Quantizes `count` rows of x, one after the other, into a tile: the layout is ActBlock<count>, written here
+// with the count at run time.
 template <int kFactor, class In>
 inline void quantize_tile(const In* x, int64_t columns, int64_t count, uint8_t* tile) {
   const int64_t blocks = columns / kBlock;
