@@ -54,6 +54,18 @@ def test_devices_do_not_mix(null: Any) -> None:
         crt.zeros(2, device="null:2")
 
 
+def test_a_scope_counts_although_the_call_was_seen_before(null: Any) -> None:
+    from clika_runtime._native._core import device_scope
+
+    for _ in range(2):
+        assert str(crt.zeros(2, 3).device) == "cpu"
+        assert str(crt.full((2,), 1.5).device) == "cpu"
+        with device_scope(crt.Device("null")):
+            assert str(crt.zeros(2, 3).device) == "null:0"
+            assert str(crt.full((2,), 1.5).device) == "null:0"
+            assert str(crt.zeros(2, 3, device="cpu").device) == "cpu"
+
+
 def block(recorder: Any, tokens: Any, blocks: int) -> Any:
     """A transformer block with a paged cache, over a symbolic number of tokens and sequences."""
 

@@ -215,5 +215,5 @@ def test_a_call_refuses_as_the_rule_does() -> None:
         crt.matmul(crt.zeros(2, 3), crt.zeros(5, 7))
     with pytest.raises(ValueError, match=r"^rounding_mode: 'ceil' is not a RoundingMode"):
         crt.div(crt.ones(2), 2, rounding_mode="ceil")
-    with pytest.raises(TypeError, match=r"^softmax: .*dims"):
+    with pytest.raises(TypeError, match=r"^softmax: unexpected keyword argument 'axis'"):
         crt.softmax(crt.zeros(2, 3), axis=1)

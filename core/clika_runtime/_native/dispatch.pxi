@@ -103,6 +103,7 @@ cdef class Op:
     cdef int8_t number[_MAX_ARGS]
     cdef int8_t sequence[_MAX_ARGS]
     cdef int8_t variadic[_MAX_ARGS]
+    cdef bint places         # takes a device: its absence means the scope's, which is in the key
     cdef tuple args
     cdef dict positions      # keyword -> index
     cdef int n_positional    # arguments that may be given by position
@@ -128,6 +129,7 @@ cdef class Op:
             self.number[i] = arg.number
             self.sequence[i] = arg.sequence
             self.variadic[i] = arg.variadic
+            self.places |= arg.type == "device"
             self.positions[arg.name] = i
             for alias in arg.aliases:
                 self.positions[alias] = i
@@ -302,6 +304,9 @@ cdef class Op:
                     key_bytes(&key, &integer, 8)
                 elif value is None:
                     key_tag(&key, c"n")
+                    if self.places and _any_scope:
+                        integer = default_device()
+                        key_bytes(&key, &integer, 8)
                 elif value is True:
                     key_tag(&key, c"T")
                 elif value is False:
