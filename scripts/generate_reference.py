@@ -151,10 +151,10 @@ def page() -> str:
     found = ops.records()
     lines = [f"<!-- {FIXES} -->", "# Operators", ""]
     lines += [
-        f"The {len(found)} operators of the runtime: free functions of `clika_runtime` (here `crt`)",
-        "and of `clika_runtime.ops`. Names and semantics are PyTorch's where PyTorch has the operator.",
-        "Mixed dtypes are promoted as in PyTorch; a Python number counts by its kind only. A mistake",
-        "in an argument raises `InvalidArgumentError` at the call.",
+        f"The {len(found)} operators of the runtime: free functions of `clika_runtime`, here `crt`,",
+        "and of `clika_runtime.ops`. Names and semantics are PyTorch's where it has the operator.",
+        "Mixed dtypes are promoted as in PyTorch; a Python number counts by its kind only. A wrong",
+        "argument raises `InvalidArgumentError` at the call.",
         "",
         ", ".join(f"[{name}](#{name})" for name in found),
         "",

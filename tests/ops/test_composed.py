@@ -1,4 +1,4 @@
-"""Composed forms against the references, on a backend whose kernels are the references themselves."""
+"""Composed forms against the references, on a backend whose kernels are the references."""
 
 from __future__ import annotations
 

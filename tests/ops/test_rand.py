@@ -56,6 +56,7 @@ def test_normal_numbers_have_the_moments() -> None:
 
 def test_seed_offset_and_default_key() -> None:
     import clika_runtime as crt
+
     crt.manual_seed(11)
     first = crt.rand(8).tolist()
     second = crt.rand(8).tolist()

@@ -107,7 +107,7 @@ print(len(found), took * 1000, heavy)
 
 
 def test_loading_all_records_is_cheap(tmp_path: Path) -> None:
-    """10 ms on an idle machine, where 6 to 8 are usual; the bound leaves room for a busy one. Neither
+    """The budget is 10 ms on an idle machine; the bound here leaves room for a busy one. Neither
     NumPy nor the native core is loaded."""
     probe = PROBE.replace("start = time", "before = set(sys.modules)\nstart = time", 1)
     environment: dict[str, Any] = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}

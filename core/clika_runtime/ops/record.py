@@ -21,7 +21,7 @@ What a call does with a record:
    the kernel in: a dtype for all of them, a tuple with one entry per tensor argument, or None
    (an entry or the whole) for "as it is". An input in another dtype is converted first.
 5. Run: the backend's kernel, else ``compose``, which gets the arguments as the caller wrote them
-   (an ``ints`` may be a bare int). A ``VIEW`` operator whose ``infer`` returns a ``Meta`` instead of
+   (an ``ints`` may be a bare int). A ``VIEW`` operator whose ``infer`` returns a ``Meta`` and not
    a ``View`` cannot share bytes; its ``compose`` copies and tries again.
 """
 

@@ -116,7 +116,7 @@ EXAMPLES: dict[str, str] = {
     ),
     "sample": (
         "row = [crt.tensor([x]) for x in (0.0, 1.0, 0.0)]\n"
-        "ids = [crt.zeros(1, dtype=crt.int32), *(crt.zeros(1, dtype=crt.int64) for _ in range(2))]\n"
+        "ids = [crt.zeros(1, dtype=kind) for kind in (crt.int32, crt.int64, crt.int64)]\n"
         "crt.sample(crt.tensor([[0.1, 2.0, 0.3]]), *row, *ids)"
     ),
 }
