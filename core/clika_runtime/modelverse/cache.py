@@ -98,6 +98,7 @@ class CacheConfig:
     block_size: int = 64
     total_tokens: int | None = None
     dtype: Any = None
+    device: Any = "cpu"
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_sequences", "block_size"):
@@ -276,6 +277,8 @@ class KVCache:
         shape = (self.config.num_blocks, self.block_size, heads, size)
         nbytes = dtype.nbytes(shape[0] * shape[1] * heads * size)
         # Anonymous memory is zero and costs nothing until a page is written.
+        if crt.Device(self.config.device).type != "cpu":
+            return crt.zeros(shape, dtype=dtype, device=self.config.device)
         try:
             memory = _anonymous(nbytes)
         except (OSError, ValueError, OverflowError) as error:
@@ -522,8 +525,9 @@ class KVCache:
         if not used:
             return
         rows = np.arange(used, dtype=np.int32)
-        source = crt.tensor(rows + old * self.block_size)
-        target = crt.tensor(rows + new * self.block_size)
+        device = self.config.device
+        source = crt.tensor(rows + old * self.block_size, device=device)
+        target = crt.tensor(rows + new * self.block_size, device=device)
         for keys, values in self.pools:
             for pool in (keys, values):
                 blocks, size, heads, width = pool.shape
@@ -532,11 +536,6 @@ class KVCache:
 
     def step(self, arrays: StepArrays) -> CacheStep:
         """The step as a forward pass takes it, over tensors of the arrays (eager execution)."""
-        return CacheStep(
-            self.specs,
-            self.pools,
-            crt.tensor(arrays.slots),
-            crt.tensor(arrays.block_table),
-            crt.tensor(arrays.cu_seqlens),
-            crt.tensor(arrays.kv_lens),
-        )
+        fields = (arrays.slots, arrays.block_table, arrays.cu_seqlens, arrays.kv_lens)
+        tensors = [crt.tensor(array, device=self.config.device) for array in fields]
+        return CacheStep(self.specs, self.pools, *tensors)

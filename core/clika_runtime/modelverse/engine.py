@@ -82,7 +82,7 @@ class _Buffers:
             "kv_lens": np.zeros(batch, np.int32),
             **_sampling_arrays(batch),
         }
-        self.tensors = {name: _over(array) for name, array in self.arrays.items()}
+        self.tensors = {name: crt.from_numpy(array) for name, array in self.arrays.items()}
         self.rows: list[Sampling | None] = [None] * batch
 
 
@@ -107,11 +107,6 @@ def _set_sampling(arrays: dict[str, Any], row: int, sampling: Sampling) -> None:
     arrays["seed"][row] = sampling.seed
 
 
-def _over(array: Any) -> Any:
-    """A tensor over a NumPy array's bytes, without a copy."""
-    return crt.from_numpy(array)
-
-
 class Engine:
     """Plans and cache of one model.
 
@@ -129,6 +124,7 @@ class Engine:
         self.cache = cache
         self.chunk = min(chunk, cache.config.max_tokens)
         self.max_plans = max_plans
+        self.device = crt.Device(cache.config.device)
         self.lock = threading.RLock()
         self.compiled = 0  # plans made so far
         self._plans: OrderedDict[PlanClass, Any] = OrderedDict()
@@ -146,10 +142,13 @@ class Engine:
     def plan(self, kind: str, tokens: int, batch: int) -> Any:
         """The plan of a step's class, compiled on first need."""
         bucket = self._batch_bucket(batch)
-        # A step may hold more tokens than a chunk when many sequences decode beside a prefill.
-        width = bucket if kind == "decode" else max(self.chunk, 1 << (tokens - 1).bit_length())
-        if kind != "decode" and tokens <= self.chunk:
+        if kind == "decode":
+            width = bucket
+        elif tokens <= self.chunk:
             width = self.chunk
+        else:
+            # More sequences decode in this step than a chunk has tokens.
+            width = 1 << (tokens - 1).bit_length()
         key = PlanClass(kind, width, bucket)
         found = self._plans.get(key)
         if found is None:
@@ -170,8 +169,11 @@ class Engine:
         blocks = self.cache.config.blocks_per_sequence
         width: Any = 1 if blocks == 1 else recorder.symbol("blocks", 1, blocks)
 
+        def given(name: str, dtype: Any, *shape: Any) -> Any:
+            return recorder.input(name, shape, dtype, self.device)
+
         def int32(name: str, *shape: Any) -> Any:
-            return recorder.input(name, shape, crt.int32)
+            return given(name, crt.int32, *shape)
 
         ids = int32("tokens", tokens)
         positions = int32("positions", tokens)
@@ -200,12 +202,12 @@ class Engine:
             return recorder.compile({"logits": logits})
         token = crt.sample(
             logits,
-            recorder.input("temperature", (wanted,), crt.float32),
-            recorder.input("top_p", (wanted,), crt.float32),
-            recorder.input("min_p", (wanted,), crt.float32),
+            given("temperature", crt.float32, wanted),
+            given("top_p", crt.float32, wanted),
+            given("min_p", crt.float32, wanted),
             int32("top_k", wanted),
-            recorder.input("seed", (wanted,), crt.int64),
-            recorder.input("index", (wanted,), crt.int64),
+            given("seed", crt.int64, wanted),
+            given("index", crt.int64, wanted),
         )
         return recorder.compile({"ids": token})
 
@@ -243,9 +245,17 @@ class Engine:
         held["kv_lens"][:] = arrays.kv_lens
         held["block_table"][:] = arrays.block_table
         plan = self.plan("decode", batch, batch)
+        inputs = buffers.tensors if self.device.type == "cpu" else self._inputs(held)
         # The read waits for the step, so the arrays may be written again after it.
-        result: list[int] = plan.run(buffers.tensors)["ids"].tolist()
+        result: list[int] = plan.run(inputs)["ids"].tolist()
         return result
+
+    def _inputs(self, arrays: dict[str, Any]) -> dict[str, Any]:
+        """Tensors of the engine's device over host arrays; on the CPU nothing is copied."""
+        tensors = {name: crt.from_numpy(array) for name, array in arrays.items()}
+        if self.device.type == "cpu":
+            return tensors
+        return {name: tensor.to(self.device) for name, tensor in tensors.items()}
 
     def _decode_buffers(self, batch: int, width: int) -> _Buffers:
         key = (batch, width)
@@ -272,7 +282,7 @@ class Engine:
         else:
             inputs["rows"] = np.array([len(arrays.positions) - 1], np.int32)
         plan = self.plan(kind, len(arrays.positions), len(work))
-        results = plan.run({name: _over(array) for name, array in inputs.items()})
+        results = plan.run(self._inputs(inputs))
         return list(results["ids"].tolist()) if wanted else []
 
     # ---- scoring
@@ -292,8 +302,8 @@ class Engine:
                 total = len(arrays.positions)
                 inputs["rows"] = np.arange(total, dtype=np.int32)
                 plan = self.plan("logits", total, len(work))
-                results = plan.run({name: _over(array) for name, array in inputs.items()})
-                logits = results["logits"].numpy()
+                results = plan.run(self._inputs(inputs))
+                logits = results["logits"].cpu().numpy()
             except BaseException:
                 self.cache.rollback(arrays)
                 raise

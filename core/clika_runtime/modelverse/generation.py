@@ -245,6 +245,7 @@ class GenerativeModel:
                 max_sequences=options.max_sequences,
                 layout=options.kvcache,
                 dtype=options.dtype_of("kv_dtype") or loaded.dtype,
+                device=options.device,
             ),
         )
         self.engine = Engine(loaded.model, cache, chunk=options.prefill_chunk)

@@ -13,7 +13,12 @@ from typing import Any
 
 import clika_runtime as crt
 from clika_runtime import nn, plugins
-from clika_runtime.errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from clika_runtime.errors import (
+    InternalError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnsupportedError,
+)
 from clika_runtime.io import TensorInfo, make_tensor, open_gguf, open_safetensors, read_json
 
 from .config import Fields
@@ -30,6 +35,7 @@ CONFIG_LIMIT = 16 << 20
 class LoadOptions:
     """How a model is loaded.
 
+    ``device`` is where weights, cache and computation are; one that is not there is refused.
     ``dtype`` is the dtype of activations and cache: None takes the checkpoint's, float32 for a
     quantized one. ``mode`` is how quantized weights are multiplied: "fast" (integer products over
     activations quantized by row block) or "exact" (weights decode to the compute dtype).
@@ -209,6 +215,7 @@ def load_model(
     with file, key and both values: missing tensors, tensors nobody asked for, shapes that do not
     fit."""
     options = options or LoadOptions()
+    _check_device(options.device)
     checkpoint = source if isinstance(source, Checkpoint) else open_checkpoint(source)
     if family is None:
         family = _family_object(identify(checkpoint), checkpoint)
@@ -220,10 +227,22 @@ def load_model(
     _set_extras(family, checkpoint, model)
     report = {
         "family": family.name,
+        "device": str(crt.Device(options.device)),
         "compute_dtype": compute.name,
         "mode": options.mode if checkpoint.packed else "dense",
     }
     return LoadedModel(model, config, family, checkpoint, compute, options, report)
+
+
+def _check_device(name: Any) -> None:
+    """Refuses a device that is not there before anything is read for it."""
+    device = crt.Device(name)
+    plugins.load_backend(device.type)
+    if device not in crt.enumerate_devices(device.type):
+        raise InternalError(
+            f"load_model: cannot load on device {device}: its backend finds no such device here",
+            "BACKEND_UNAVAILABLE",
+        )
 
 
 def _family_object(row: Any, checkpoint: Checkpoint) -> Family:
@@ -306,6 +325,7 @@ def _bind(
     options: LoadOptions,
 ) -> None:
     mode = options.mode
+    device = crt.Device(options.device)
     table = getattr(model, "table", None)
     tied = bool(getattr(model, "tied", False))
     for slot, owner, attribute in _owners(model):
@@ -317,9 +337,12 @@ def _bind(
             value = crt.dequantize(value, dtype=compute)
         if not value.scheme:
             value = _in_compute_dtype(value, compute, matrix=len(value.shape) > 1)
+        if device.type != "cpu":
+            value = value.to(device)
         if is_linear:
-            value = crt.pack_weight(value, mode)
-            owner.mode = mode if value.scheme else "exact"
+            chosen = "exact" if getattr(owner, "keep_exact", False) else mode
+            value = crt.pack_weight(value, chosen)
+            owner.mode = chosen if value.scheme else "exact"
         elif isinstance(owner, nn.Embedding):
             # A table that the head multiplies with takes the layout of products; the gather reads
             # that too.

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from clika_runtime.modelverse.cache import CacheStep
+from clika_runtime.modelverse.engine import Sampling, Work
 from clika_runtime.modelverse.loader import load_model
 from clika_runtime.modelverse.modules import Attention, Rotary
 from clika_runtime.testing.families import (
@@ -264,3 +265,23 @@ def test_leaving_out_a_part_moves_the_logits(
     assert (
         relative_error(engine_over(model).logits(ids), checkpoint.reference(ids)) > 50 * TOLERANCE
     )
+
+
+def test_a_backend_in_pure_python_runs_the_model(
+    tiny_of: TinyOf, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from clika_runtime import plugins
+    from clika_runtime.testing import reference_backend
+
+    monkeypatch.setattr(plugins, "_registry", plugins._registry)
+    reference_backend.install()
+    checkpoint = tiny_of("tied")
+    engine = make_engine(checkpoint.folder, device="reference", cache={"device": "reference"})
+    assert str(engine.model.model.norm.weight.device).startswith("reference")
+    ids = tiny.ids(24)
+    check_against_reference(engine, checkpoint.reference, ids, TOLERANCE)
+    sequence = engine.cache.add()
+    twin = engine.step([Work(sequence, ids[:20])]) or engine.cache.fork(sequence)
+    token = engine.step([Work(twin, ids[20:], Sampling())])
+    assert token == [int(checkpoint.reference(ids)[-1].argmax())]
+    assert len(engine.step([Work(twin, token, Sampling(), 1)])) == 1

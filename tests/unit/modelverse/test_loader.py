@@ -208,3 +208,11 @@ def test_the_dtype_of_a_checkpoint_is_that_of_most_matrix_elements(tmp_path: Pat
     assert checkpoint.weight_dtype() is crt.float32
     assert (checkpoint.architecture, checkpoint.model_type) == ("LlamaForCausalLM", "llama")
     assert not checkpoint.packed
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu:1", "meta"])
+def test_a_device_that_is_not_there_is_refused_before_anything_is_read(device: str) -> None:
+    with pytest.raises(ClikaRTError) as caught:
+        load_model("nowhere", LoadOptions(device=device))
+    assert not isinstance(caught.value, NotFoundError)
+    assert device.split(":")[0] in str(caught.value)

@@ -66,7 +66,7 @@ class Rotary:
         self.scaling = scaling or RopeScaling()
         self.interleaved = interleaved
         self._factors: Any = None
-        self._table: Any = None
+        self._tables: dict[Any, Any] = {}
 
     def set_factors(self, factors: Any, name: str) -> None:
         """Divides the frequencies by these factors, one per pair, instead of stretching them by
@@ -87,17 +87,16 @@ class Rotary:
                     "MALFORMED_FILE",
                 )
         self._factors = factors
-        self._table = None
+        self._tables.clear()
 
-    @property
-    def table(self) -> Any:
-        """The frequencies as a tensor, made at first use."""
-        if self._table is None:
-            self._table = crt.tensor(
-                inverse_frequencies(self.head_dim, self.theta, self.scaling, self._factors)
-            )
-        return self._table
+    def table(self, device: Any) -> Any:
+        """The frequencies as a tensor of a device, made at first use."""
+        found = self._tables.get(device)
+        if found is None:
+            values = inverse_frequencies(self.head_dim, self.theta, self.scaling, self._factors)
+            found = self._tables[device] = crt.tensor(values, device=device)
+        return found
 
     def __call__(self, x: Any, positions: Any) -> Any:
         # x [tokens, heads, head_dim], positions [tokens]
-        return crt.rotary(x, positions, self.table, interleaved=self.interleaved)
+        return crt.rotary(x, positions, self.table(x.device), interleaved=self.interleaved)
