@@ -151,7 +151,7 @@ def page() -> str:
     found = ops.records()
     lines = [f"<!-- {FIXES} -->", "# Operators", ""]
     lines += [
-        f"The {len(found)} operators of the runtime: free functions of `clika_runtime`, here `crt`,",
+        f"The {len(found)} operators of the runtime: free functions of `clika_runtime` (`crt`)",
         "and of `clika_runtime.ops`. Names and semantics are PyTorch's where it has the operator.",
         "Mixed dtypes are promoted as in PyTorch; a Python number counts by its kind only. A wrong",
         "argument raises `InvalidArgumentError` at the call.",
