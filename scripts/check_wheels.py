@@ -17,6 +17,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tempfile
 import venv
@@ -59,9 +60,11 @@ def run(*command: object, cwd: Path | None = None) -> None:
 
 
 def clean_environment() -> dict[str, str]:
-    """Without what would let the checkout be imported."""
+    """Without what would let the checkout be imported; the build tools of this Python first."""
     hidden = ("PYTHONPATH", "PYTHONHOME")
-    return {name: value for name, value in os.environ.items() if name not in hidden}
+    kept = {name: value for name, value in os.environ.items() if name not in hidden}
+    kept["PATH"] = os.pathsep.join((sysconfig.get_path("scripts"), kept.get("PATH", "")))
+    return kept
 
 
 def projects() -> list[Path]:
