@@ -96,7 +96,23 @@ int main() {
   measure("region of 16 empty pieces", 2000, 100, [&] {
     Pool::get().parallel_for(1600, 100, empty_piece, nullptr);
   });
-  measure("region of one piece", 2000, 1000, [&] { Pool::get().parallel_for(100, 100, empty_piece, nullptr); });
+  measure("region of one piece", 2000, 1000, [&] {
+    Pool::get().parallel_for(100, 100, empty_piece, nullptr);
+  });
+  // The caller's piece waits until a worker has run one: two ways between two cores at the least.
+  std::atomic<bool> helped{false};
+  measure("region until a worker has helped", 20000, 4, [&] {
+    helped = false;
+    Pool::get().parallel_for(
+        16, 1,
+        [](void* arg, int64_t, int64_t, int32_t worker) {
+          auto* flag = static_cast<std::atomic<bool>*>(arg);
+          if (worker != 0) flag->store(true);
+          for (int i = 0; i < 100000 && worker == 0 && !flag->load(); ++i) {
+          }
+        },
+        &helped);
+  });
   for (Storage* storage : {a, b, c}) storage->drop();
   drain_all_lanes();
   Pool::get().shutdown();

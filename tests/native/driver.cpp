@@ -19,6 +19,7 @@
 #if !defined(_WIN32)
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #endif
@@ -148,7 +149,7 @@ struct Sum {
 };
 
 TEST(pool_sums) {
-  CHECK(Pool::get().size() >= 1);
+  CHECK_EQUAL(Pool::get().size(), std::atoi(std::getenv("CLIKA_RT_NUM_THREADS")));
   for (const int64_t n : {1, 2, 3, 7, 64, 1000, 12345}) {
     for (const int64_t grain : {1, 3, 64, 100000}) {
       Sum sum;
@@ -821,7 +822,9 @@ TEST(poison) {
   }));
   lane.synchronize();
   CHECK(!ran);
-  for (Storage* storage : {a, b, c}) CHECK(storage->poison() != nullptr && storage->poison()->code == "FIRST");
+  for (Storage* storage : {a, b, c}) {
+    CHECK(storage->poison() != nullptr && storage->poison()->code == "FIRST");
+  }
   // A part that is written heals nothing, a whole overwrite does.
   lane.submit(call({update(a)}, [&] {
     ran = true;
@@ -1042,7 +1045,9 @@ void use_everything() {
   storage->wait_for_read();
   CHECK_EQUAL(value(storage), 51);
   storage->drop();
-  for (size_t size = 1; size < (4 << 20); size *= 3) host_allocator().release(host_allocator().allocate(size), size);
+  for (size_t size = 1; size < (4 << 20); size *= 3) {
+    host_allocator().release(host_allocator().allocate(size), size);
+  }
   std::thread([] {
     Lane& other = Lane::current();
     other.submit(call({}, [] { return nullptr; }));
@@ -1191,16 +1196,54 @@ TEST(exit_with_work_queued) {
 
 TEST(processors) {
   CHECK(detail::usable_processors() >= 1);
-  CHECK(detail::usable_processors() <= static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency())));
+  const unsigned all = std::max(1u, std::thread::hardware_concurrency());
+  CHECK(detail::usable_processors() <= static_cast<int32_t>(all));
 }
+
+#if defined(__linux__)
+TEST(cgroup_quotas) {
+  char root[] = "/tmp/clika_cgroup_XXXXXX";
+  CHECK(mkdtemp(root) != nullptr);
+  const std::string base = root;
+  const auto write = [&](const std::string& file, const char* text) {
+    std::FILE* out = std::fopen((base + file).c_str(), "w");
+    CHECK(out != nullptr);
+    std::fputs(text, out);
+    std::fclose(out);
+  };
+  mkdir((base + "/a").c_str(), 0700);
+  mkdir((base + "/a/b").c_str(), 0700);
+  CHECK_EQUAL(detail::cgroup_quota(base, "/a/b", true), 0.0);
+  write("/a/b/cpu.max", "max 100000\n");
+  CHECK_EQUAL(detail::cgroup_quota(base, "/a/b", true), 0.0);
+  write("/a/cpu.max", "250000 100000\n");  // a limit above counts too
+  CHECK_EQUAL(detail::cgroup_quota(base, "/a/b", true), 2.5);
+  write("/a/b/cpu.max", "50000 100000\n");
+  CHECK_EQUAL(detail::cgroup_quota(base, "/a/b", true), 0.5);
+  CHECK_EQUAL(detail::cgroup_quota(base, "/a", true), 2.5);
+  CHECK_EQUAL(detail::cgroup_quota(base, "/", true), 0.0);
+  write("/a/b/cpu.max", "garbage");
+  CHECK_EQUAL(detail::cgroup_quota(base, "/a/b", true), 2.5);
+  write("/a/cpu.cfs_quota_us", "-1\n");
+  write("/a/cpu.cfs_period_us", "100000\n");
+  CHECK_EQUAL(detail::cgroup_quota(base, "/a", false), 0.0);
+  write("/a/cpu.cfs_quota_us", "150000\n");
+  CHECK_EQUAL(detail::cgroup_quota(base, "/a/b", false), 1.5);
+  for (const char* file : {"/a/b/cpu.max", "/a/cpu.max", "/a/cpu.cfs_quota_us", "/a/cpu.cfs_period_us"}) {
+    unlink((base + file).c_str());
+  }
+  for (const char* folder : {"/a/b", "/a", ""}) rmdir((base + folder).c_str());
+}
+#endif
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Several workers also where there is one processor, so that the tests mean something there.
+  install_fork_handlers();
+  install_fork_handlers();
+  // Several workers also where there is one processor, so that the tests mean something there. The variable
+  // counts until the first question.
   if (std::getenv("CLIKA_RT_NUM_THREADS") == nullptr) setenv("CLIKA_RT_NUM_THREADS", "3", 1);
-  install_fork_handlers();
-  install_fork_handlers();
   int passed = 0;
   int failed = 0;
   for (const Test& test : tests()) {

@@ -41,9 +41,9 @@ int32_t affinity_processors() noexcept {
   return 0;
 }
 
-// Processors that `folder` and the folders above it grant, rounded up; 0: no limit. Version 2 has one file
-// "quota period" ("max period" without a limit), version 1 has two.
-double quota_of(const std::string& root, std::string folder, bool version2) {
+}  // namespace
+
+double detail::cgroup_quota(const std::string& root, std::string folder, bool version2) {
   double least = 0;
   for (;;) {
     double quota = -1;
@@ -58,10 +58,13 @@ double quota_of(const std::string& root, std::string folder, bool version2) {
       if (!(quota_file >> quota) || !(period_file >> period)) quota = -1;
     }
     if (quota > 0 && period > 0 && (least == 0 || quota / period < least)) least = quota / period;
-    if (folder.empty() || folder == "/") return least;
-    folder.resize(folder.find_last_of('/'));
+    const size_t slash = folder.find_last_of('/');
+    if (slash == std::string::npos) return least;
+    folder.resize(slash);
   }
 }
+
+namespace {
 
 int32_t cgroup_processors() {
   std::ifstream file("/proc/self/cgroup");
@@ -75,12 +78,12 @@ int32_t cgroup_processors() {
     const std::string path = line.substr(second + 1);
     double quota = 0;
     if (controllers == ",,") {
-      quota = quota_of("/sys/fs/cgroup", path, true);
+      quota = detail::cgroup_quota("/sys/fs/cgroup", path, true);
       // In a container the path is often the host's, while the mount is the container's own.
-      if (quota == 0) quota = quota_of("/sys/fs/cgroup", "", true);
+      if (quota == 0) quota = detail::cgroup_quota("/sys/fs/cgroup", "", true);
     } else if (controllers.find(",cpu,") != std::string::npos) {
-      quota = quota_of("/sys/fs/cgroup/cpu", path, false);
-      if (quota == 0) quota = quota_of("/sys/fs/cgroup/cpu", "", false);
+      quota = detail::cgroup_quota("/sys/fs/cgroup/cpu", path, false);
+      if (quota == 0) quota = detail::cgroup_quota("/sys/fs/cgroup/cpu", "", false);
     }
     if (quota > 0 && (least == 0 || quota < least)) least = quota;
   }
@@ -168,8 +171,17 @@ struct Pool::Impl {
   std::vector<std::thread> threads;
   bool no_more_threads = false;
   Impl* parents = nullptr;  // what a fork left behind, so that leak checkers see a holder
-  const int32_t size = wanted_threads();
+  std::atomic<int32_t> threads_wanted{0};  // 0: not asked yet, so that the variable may be set until then
 
+  int32_t size() noexcept {
+    int32_t count = threads_wanted.load(std::memory_order_relaxed);
+    if (count == 0) {
+      int32_t expected = 0;
+      count = wanted_threads();
+      if (!threads_wanted.compare_exchange_strong(expected, count)) count = expected;
+    }
+    return count;
+  }
   static uint32_t epoch(uint64_t state) { return static_cast<uint32_t>(state >> 32); }
   static bool open(uint64_t state) { return (state & 0xffff) < ((state >> 16) & 0xffff); }
 
@@ -254,7 +266,7 @@ Pool& Pool::get() {
   return *pool;
 }
 
-int32_t Pool::size() const noexcept { return impl_.load(std::memory_order_relaxed)->size; }
+int32_t Pool::size() const noexcept { return impl_.load(std::memory_order_relaxed)->size(); }
 
 ErrorPtr Pool::take_failure() noexcept {
   if (region_failure == nullptr) return nullptr;
@@ -269,12 +281,12 @@ void Pool::parallel_for(int64_t n, int64_t grain, clika_range_fn fn, void* arg) 
   grain = std::max<int64_t>(grain, 1);
   Impl& impl = *impl_.load(std::memory_order_relaxed);
   const int64_t units = n / grain;
-  if (units < 2 || impl.size == 1 || region_worker >= 0 || impl.busy.load(std::memory_order_relaxed) ||
+  if (units < 2 || impl.size() == 1 || region_worker >= 0 || impl.busy.load(std::memory_order_relaxed) ||
       impl.busy.exchange(true, std::memory_order_acquire)) {
     run_piece(fn, arg, 0, n, std::max(region_worker, 0));
     return;
   }
-  const int64_t helpers = impl.start(std::min<int64_t>(units, impl.size) - 1);
+  const int64_t helpers = impl.start(std::min<int64_t>(units, impl.size()) - 1);
   const int64_t units_a_piece = (units + (helpers + 1) * kPieces - 1) / ((helpers + 1) * kPieces);
   impl.fn = fn;
   impl.arg = arg;
@@ -323,6 +335,8 @@ void Pool::after_fork_in_child() noexcept {
   // The old one stays where it is: its locks may be held, its threads do not exist.
   Impl* impl = new Impl();
   impl->parents = pool.impl_.load(std::memory_order_relaxed);
+  impl->threads_wanted.store(impl->parents->threads_wanted.load(std::memory_order_relaxed),
+                             std::memory_order_relaxed);
   pool.impl_.store(impl, std::memory_order_relaxed);
 }
 

@@ -34,6 +34,9 @@ inline void cpu_relax() noexcept {
 
 // The processors this process may use: affinity and the cgroup quota, at least 1.
 int32_t usable_processors() noexcept;
+// Processors that the cgroup `folder` under `root` and those above it grant, 0 without a limit. Version 2 has
+// one file "quota period" ("max period" without a limit), version 1 has two.
+double cgroup_quota(const std::string& root, std::string folder, bool version2);
 // Spinning for another thread is a waste when there is only one processor.
 bool worth_spinning() noexcept;
 
