@@ -1,6 +1,6 @@
 """What this machine can do at best: the rate at which a plain loop reads memory.
 
-    python -m benchmarks.ceilings [BYTES] [THREADS]
+python -m benchmarks.ceilings [BYTES] [THREADS]
 """
 
 from __future__ import annotations
@@ -24,11 +24,16 @@ static void *read_part(void *arg) {
   Part *p = arg;
   uint64_t s[8] = {0};
   for (size_t i = 0; i + 32 <= p->n; i += 32)
-    for (int k = 0; k < 8; ++k) s[k] += p->data[i + k] + p->data[i + 8 + k] + p->data[i + 16 + k] + p->data[i + 24 + k];
+    for (int k = 0; k < 8; ++k)
+      s[k] += p->data[i + k] + p->data[i + 8 + k] + p->data[i + 16 + k] + p->data[i + 24 + k];
   for (int k = 0; k < 8; ++k) p->sum += s[k];
   return 0;
 }
-static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + 1e-9 * t.tv_nsec; }
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec + 1e-9 * t.tv_nsec;
+}
 double read_rate(size_t bytes, int threads, int rounds) {
   uint64_t *data = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   madvise(data, bytes, 14);
@@ -64,7 +69,17 @@ def read_bandwidth(nbytes: int, threads: int, rounds: int = 9) -> float:
         source.write_text(SOURCE)
         library = Path(folder, "read.so")
         subprocess.run(
-            [compiler, "-O3", "-march=native", "-shared", "-fPIC", "-pthread", str(source), "-o", str(library)],
+            [
+                compiler,
+                "-O3",
+                "-march=native",
+                "-shared",
+                "-fPIC",
+                "-pthread",
+                str(source),
+                "-o",
+                str(library),
+            ],
             check=True,
         )
         call = ctypes.CDLL(str(library)).read_rate
@@ -76,4 +91,6 @@ def read_bandwidth(nbytes: int, threads: int, rounds: int = 9) -> float:
 if __name__ == "__main__":
     size = int(sys.argv[1]) if len(sys.argv) > 1 else 97 << 20
     for count in [int(sys.argv[2])] if len(sys.argv) > 2 else [1, 2]:
-        print(f"{size / 1e6:.0f} MB, {count} thread(s): {read_bandwidth(size, count) / 1e9:.1f} GB/s")
+        print(
+            f"{size / 1e6:.0f} MB, {count} thread(s): {read_bandwidth(size, count) / 1e9:.1f} GB/s"
+        )

@@ -1,6 +1,6 @@
 """Eager ``add`` of two 8-element tensors beside torch under inference_mode, in alternation.
 
-    python -m benchmarks.eager_add [--json OUT]
+python -m benchmarks.eager_add [--json OUT]
 """
 
 from __future__ import annotations
@@ -40,9 +40,16 @@ def main() -> None:
         for _ in range(ROUNDS):
             mine.append(timed(crt.add, *ours))
             peer.append(timed(torch.add, *theirs))
-    ratio = statistics.median(a / b for a, b in zip(mine, peer))
-    result = {"ours_ns": statistics.median(mine), "torch_ns": statistics.median(peer), "ratio": ratio}
-    print(f"add of 8 floats: ours {result['ours_ns']:.0f} ns, torch {result['torch_ns']:.0f} ns, ratio {ratio:.2f}")
+    ratio = statistics.median(a / b for a, b in zip(mine, peer, strict=True))
+    result = {
+        "ours_ns": statistics.median(mine),
+        "torch_ns": statistics.median(peer),
+        "ratio": ratio,
+    }
+    print(
+        f"add of 8 floats: ours {result['ours_ns']:.0f} ns, "
+        f"torch {result['torch_ns']:.0f} ns, ratio {ratio:.2f}"
+    )
     if options.json:
         Path(options.json).write_text(json.dumps(result, indent=1) + "\n")
 

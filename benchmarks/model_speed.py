@@ -2,8 +2,9 @@
 
     python -m benchmarks.model_speed MODEL.gguf [--threads 1,2] [--rounds 7] [--json OUT]
 
-Prints medians, spread, the ratio (ours over the faster of llama.cpp's two flash-attention settings), and the bytes of
-weights read per second beside the best read loop over a buffer of that size.
+Prints medians, spread, the ratio (ours over the faster of llama.cpp's two flash-attention
+settings), and the bytes of weights read per second beside the best read loop over a buffer of that
+size.
 """
 
 from __future__ import annotations
@@ -55,7 +56,10 @@ def measure(model: str, threads: int, rounds: int) -> dict[str, Any]:
     for verb, tokens in (("decode", DECODE), ("prefill", PREFILL)):
         rows = {w.name: summary(seconds[w.name, verb], tokens) for w in workers}
         best = max(rows["llama.cpp fa=on"]["median"], rows["llama.cpp fa=off"]["median"])
-        rows_out: dict[str, Any] = {"tokens_per_second": rows, "ratio": rows["ours"]["median"] / best}
+        rows_out: dict[str, Any] = {
+            "tokens_per_second": rows,
+            "ratio": rows["ours"]["median"] / best,
+        }
         if verb == "decode":
             rows_out["percent_of_read_bandwidth"] = (
                 100 * rows["ours"]["median"] * size / result["read_bandwidth"]
@@ -79,12 +83,20 @@ def main() -> None:
         print(f"{Path(options.model).name}, {threads} thread(s)")
         for verb in ("decode", "prefill"):
             for name, row in found[verb]["tokens_per_second"].items():
-                print(f"  {verb:8}{name:18}{row['median']:9.1f} tok/s  ({row['min']:.1f} .. {row['max']:.1f})")
+                print(
+                    f"  {verb:8}{name:18}{row['median']:9.1f} tok/s  "
+                    f"({row['min']:.1f} .. {row['max']:.1f})"
+                )
             print(f"  {verb:8}ratio {found[verb]['ratio']:.2f}")
-        print(f"  read loop {found['read_bandwidth'] / 1e9:.1f} GB/s; decode reads "
-              f"{found['decode']['percent_of_read_bandwidth']:.0f} % of it")
-        print(f"  peak memory {found['peak_bytes']['ours'] / 1e6:.0f} MB (limit "
-              f"{found['peak_limit_bytes'] / 1e6:.0f} MB)", flush=True)
+        print(
+            f"  read loop {found['read_bandwidth'] / 1e9:.1f} GB/s; decode reads "
+            f"{found['decode']['percent_of_read_bandwidth']:.0f} % of it"
+        )
+        print(
+            f"  peak memory {found['peak_bytes']['ours'] / 1e6:.0f} MB (limit "
+            f"{found['peak_limit_bytes'] / 1e6:.0f} MB)",
+            flush=True,
+        )
     if options.json:
         document = {"machine": platform.processor() or platform.machine(), "results": results}
         Path(options.json).write_text(json.dumps(document, indent=1) + "\n")

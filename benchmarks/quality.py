@@ -1,5 +1,5 @@
-"""How far a quantized llama's distributions are from the float32 model over its dequantized weights: ours on both
-paths, and llama.cpp on the same file.
+"""How far a quantized llama's distributions are from the float32 model over its dequantized
+weights: ours on both paths, and llama.cpp on the same file.
 
     python -m benchmarks.quality MODEL.gguf [--json OUT]
 """
@@ -14,7 +14,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.oracles.gguf_llama import PASSAGES, compare, log_softmax, reference_logits, reference_model
+from tests.oracles.gguf_llama import (
+    PASSAGES,
+    compare,
+    log_softmax,
+    reference_logits,
+    reference_model,
+)
 
 PROMPTS = [
     "The capital of France is",
@@ -49,12 +55,17 @@ def llama_cpp_logits(path: str, texts: list[list[int]]) -> list[Any]:
             batch.seq_id[i][0] = 0
         if lib.llama_decode(context, batch):
             raise RuntimeError("llama_decode failed")
-        rows = [np.ctypeslib.as_array(lib.llama_get_logits_ith(context, i), (width,)).copy() for i in range(len(ids))]
+        rows = [
+            np.ctypeslib.as_array(lib.llama_get_logits_ith(context, i), (width,)).copy()
+            for i in range(len(ids))
+        ]
         out.append(np.stack(rows))
     return out
 
 
-def greedy_agreement(reference: Any, model: Any, prompt: str, count: int, gap: float) -> dict[str, Any]:
+def greedy_agreement(
+    reference: Any, model: Any, prompt: str, count: int, gap: float
+) -> dict[str, Any]:
     """Greedy continuation beside the reference's, up to the first near-tie of the reference."""
     ids = model.tokenizer.encode(prompt)
     produced = list(ids)
@@ -105,13 +116,19 @@ def main() -> None:
         ours = np.concatenate([model.logits(ids) for ids in texts])
         result[mode] = compare(wanted, ours)
         result[mode]["greedy"] = [
-            greedy_agreement(reference, model, prompt, options.greedy_tokens, gap) for prompt in PROMPTS
+            greedy_agreement(reference, model, prompt, options.greedy_tokens, gap)
+            for prompt in PROMPTS
         ]
     if not options.no_peer:
-        result["llama.cpp"] = compare(wanted, np.concatenate(llama_cpp_logits(options.model, texts)))
+        result["llama.cpp"] = compare(
+            wanted, np.concatenate(llama_cpp_logits(options.model, texts))
+        )
     for name, row in result.items():
-        print(f"{name:10} positions {row['positions']}  KL {row['kl']:.3e}  top-1 {100 * row['top1']:.2f} %  largest "
-              f"flipped gap {row['largest_flipped_gap']:.3f}  greedy {row.get('greedy', '')}")
+        print(
+            f"{name:10} positions {row['positions']}  KL {row['kl']:.3e}  "
+            f"top-1 {100 * row['top1']:.2f} %  largest "
+            f"flipped gap {row['largest_flipped_gap']:.3f}  greedy {row.get('greedy', '')}"
+        )
     if options.json:
         Path(options.json).write_text(json.dumps(result, indent=1) + "\n")
 

@@ -1,4 +1,5 @@
-"""Peers as worker processes that take turns: each gets a command on stdin and answers with seconds on stdout.
+"""Peers as worker processes that take turns: each gets a command on stdin and answers with seconds
+on stdout.
 
 A worker sleeps while another runs, so both see the same machine in the same minutes.
 
@@ -63,13 +64,17 @@ class LlamaCpp:
         self.quiet = quiet
         lib.llama_log_set(quiet, None)
         lib.llama_backend_init()
-        self.model = lib.llama_model_load_from_file(model.encode(), lib.llama_model_default_params())
+        self.model = lib.llama_model_load_from_file(
+            model.encode(), lib.llama_model_default_params()
+        )
         params = lib.llama_context_default_params()
         params.n_ctx = WINDOW
         params.n_batch = params.n_ubatch = 512
         params.n_threads = params.n_threads_batch = threads
         params.flash_attn_type = (
-            lib.LLAMA_FLASH_ATTN_TYPE_ENABLED if flash == "on" else lib.LLAMA_FLASH_ATTN_TYPE_DISABLED
+            lib.LLAMA_FLASH_ATTN_TYPE_ENABLED
+            if flash == "on"
+            else lib.LLAMA_FLASH_ATTN_TYPE_DISABLED
         )
         params.no_perf = True
         self.context = lib.llama_init_from_model(self.model, params)
@@ -105,13 +110,18 @@ class Worker:
     def __init__(self, name: str, kind: str, model: str, threads: int, *more: str) -> None:
         self.name = name
         environment = {
-            **os.environ, "CLIKA_RT_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads),
+            **os.environ,
+            "CLIKA_RT_NUM_THREADS": str(threads),
+            "OMP_NUM_THREADS": str(threads),
         }
         for unset in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
             environment.pop(unset, None)
         self.process = subprocess.Popen(
             [sys.executable, str(Path(__file__).resolve()), kind, model, str(threads), *more],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
         )
         self.ready = self._answer()
 

@@ -2,9 +2,9 @@
 
     python scripts/check_wheels.py [--work DIR]
 
-For each distribution a source archive is made and the wheel is built from that archive, in a folder of
-its own, so nothing can be taken from the checkout by accident. Third-party dependencies come from the
-package index; every ``clika-*`` distribution must come from the files built here.
+For each distribution a source archive is made and the wheel is built from that archive, in a folder
+of its own, so nothing can be taken from the checkout by accident. Third-party dependencies come
+from the package index; every ``clika-*`` distribution must come from the files built here.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python scripts/install.py [--extras test,lint] [--installer uv]
 
-A wheel is kept under ``build/wheels``, by a digest of the files it is made of and of what shapes the
-build, so that environments share it and an unchanged checkout builds nothing. The build tools have to
-be in the environment (there is no build isolation).
+A wheel is kept under ``build/wheels``, by a digest of the files it is made of and of what shapes
+the build, so that environments share it and an unchanged checkout builds nothing. The build tools
+have to be in the environment (there is no build isolation).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Builds the C++ driver of the execution machinery and runs it.
 
-``CLIKA_NATIVE_SANITIZER`` (``thread`` or ``address,undefined``) builds it with that sanitizer; a report
-of the sanitizer fails the test.
+``CLIKA_NATIVE_SANITIZER`` (``thread`` or ``address,undefined``) builds it with that sanitizer; a
+report of the sanitizer fails the test.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A GGUF file of the llama architecture as transformers' own float32 model over the `gguf` package's dequantized
-weights: the reference for whole-model comparisons."""
+"""A GGUF file of the llama architecture as transformers' own float32 model over the `gguf`
+package's dequantized weights: the reference for whole-model comparisons."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ def _field(reader: Any, key: str, default: Any = None) -> Any:
 def _unpermute(weight: Any, heads: int) -> Any:
     """Undoes the row order in which GGUF stores q and k (pairs of rotary dims side by side)."""
     rows, columns = weight.shape
-    return weight.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
+    return (
+        weight.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
+    )
 
 
 def reference_model(path: str | Path) -> Any:
@@ -28,7 +30,10 @@ def reference_model(path: str | Path) -> Any:
     reader = gguf.GGUFReader(str(path))
     heads = int(_field(reader, "llama.attention.head_count"))
     kv_heads = int(_field(reader, "llama.attention.head_count_kv", heads))
-    tensors = {t.name: gguf.quants.dequantize(t.data, t.tensor_type).astype(np.float32) for t in reader.tensors}
+    tensors = {
+        t.name: gguf.quants.dequantize(t.data, t.tensor_type).astype(np.float32)
+        for t in reader.tensors
+    }
     vocabulary, hidden = tensors["token_embd.weight"].shape
     theta = float(_field(reader, "llama.rope.freq_base", 10000.0))
     config = LlamaConfig(
@@ -100,7 +105,8 @@ def log_softmax(logits: Any) -> Any:
 
 
 def compare(reference: Any, ours: Any) -> dict[str, float]:
-    """Mean KL(reference || ours) in nats, top-1 agreement, and the largest reference gap at which top-1 flips."""
+    """Mean KL(reference || ours) in nats, top-1 agreement, and the largest reference gap at which
+    top-1 flips."""
     import numpy as np
 
     p, q = log_softmax(reference), log_softmax(ours)
@@ -119,29 +125,35 @@ def compare(reference: Any, ours: Any) -> dict[str, float]:
 
 # Our own sentences, so that nothing is quoted: 5 passages of plain English.
 PASSAGES = [
-    "The harbour was quiet before sunrise. A single boat moved along the wall, its engine turned low, while the "
-    "keeper of the light wrote the hour into a thick book. He had kept that book for thirty years, and no page was "
-    "without its small drawing of the sky. On clear days he drew a line; on cloudy days he drew a wave; when fog came "
-    "in from the west, he left the page empty and went outside to listen. People in the town said that he could tell "
-    "a ship by the sound of its wake, and children were sent to him to learn how to read the wind.",
-    "To bake a simple loaf, mix flour, water, salt and yeast in a large bowl until no dry patches remain. Cover the "
-    "bowl and wait for an hour. Fold the dough over itself four times, turn the bowl, and fold it again. After another "
-    "hour, shape the dough into a ball, place it on paper, and let it rise until it has almost doubled. Heat the oven "
-    "with a heavy pot inside. Put the loaf into the hot pot, close the lid, and bake it for thirty minutes. Remove the "
-    "lid and bake until the crust is dark brown. Let it cool before you cut it.",
-    "A computer stores every number as a row of bits. With eight bits it can tell two hundred and fifty six values "
-    "apart, and with sixteen it can tell many more. Programs that work with images often use eight bits for each "
-    "colour, because the eye does not see a finer difference. Programs that work with sound use at least sixteen. "
-    "When a value does not fit into the bits that are given, it must be rounded, and the error of that rounding is "
-    "called noise. Good engineers know where their noise comes from and how large it is.",
-    "In the north of the country there is a valley where the river divides into two arms. Between them lies a long "
-    "island with meadows, a mill, and a school with a single room. In winter the ice is thick enough to carry a horse, "
-    "and the children walk across it. In spring the water rises and the island becomes smaller every day, until only "
-    "the mill and the school are dry. The teacher rings a bell when the last boat leaves, and whoever has missed it "
-    "stays for the night and sleeps between the benches.",
-    "The committee met on Tuesday to discuss the new library. The first question was where it should stand. Some "
-    "members preferred the old market, because it is close to the station, while others thought that a quiet street "
-    "would be better for reading. The second question was money. The mayor explained that the city could pay for the "
-    "building, but not for the books, and that the books would have to be collected from the citizens. After three "
-    "hours of debate the committee agreed to meet again, which surprised nobody who had been there before.",
+    "The harbour was quiet before sunrise. A single boat moved along the wall, its engine turned "
+    "low, while the keeper of the light wrote the hour into a thick book. He had kept that book "
+    "for thirty years, and no page was without its small drawing of the sky. On clear days he "
+    "drew a line; on cloudy days he drew a wave; when fog came in from the west, he left the page"
+    " empty and went outside to listen. People in the town said that he could tell a ship by the "
+    "sound of its wake, and children were sent to him to learn how to read the wind.",
+    "To bake a simple loaf, mix flour, water, salt and yeast in a large bowl until no dry patches"
+    " remain. Cover the bowl and wait for an hour. Fold the dough over itself four times, turn "
+    "the bowl, and fold it again. After another hour, shape the dough into a ball, place it on "
+    "paper, and let it rise until it has almost doubled. Heat the oven with a heavy pot inside. "
+    "Put the loaf into the hot pot, close the lid, and bake it for thirty minutes. Remove the lid"
+    " and bake until the crust is dark brown. Let it cool before you cut it.",
+    "A computer stores every number as a row of bits. With eight bits it can tell two hundred and"
+    " fifty six values apart, and with sixteen it can tell many more. Programs that work with "
+    "images often use eight bits for each colour, because the eye does not see a finer "
+    "difference. Programs that work with sound use at least sixteen. When a value does not fit "
+    "into the bits that are given, it must be rounded, and the error of that rounding is called "
+    "noise. Good engineers know where their noise comes from and how large it is.",
+    "In the north of the country there is a valley where the river divides into two arms. Between"
+    " them lies a long island with meadows, a mill, and a school with a single room. In winter "
+    "the ice is thick enough to carry a horse, and the children walk across it. In spring the "
+    "water rises and the island becomes smaller every day, until only the mill and the school are"
+    " dry. The teacher rings a bell when the last boat leaves, and whoever has missed it stays "
+    "for the night and sleeps between the benches.",
+    "The committee met on Tuesday to discuss the new library. The first question was where it "
+    "should stand. Some members preferred the old market, because it is close to the station, "
+    "while others thought that a quiet street would be better for reading. The second question "
+    "was money. The mayor explained that the city could pay for the building, but not for the "
+    "books, and that the books would have to be collected from the citizens. After three hours of"
+    " debate the committee agreed to meet again, which surprised nobody who had been there "
+    "before.",
 ]

@@ -299,14 +299,15 @@ def test_tool_parser_and_processor_beside_a_family(site):
         "@hookimpl\ndef clika_register_tool_parsers(register):\n"
         "    register(ToolParserSpec(name='fish', contract=1, load='otter_family.model:FAMILY'))\n"
         "@hookimpl\ndef clika_register_processors(register):\n"
-        "    register(name='eyes', contract=1, modality='image', load='otter_family.model:FAMILY')\n"
+        "    register(name='eyes', contract=1, modality='image',\n"
+        "             load='otter_family.model:FAMILY')\n"
     )
     site.install(family(plugin=text))
     answer = site.ask(
         """
         from clika_runtime import plugins
-        answer = [list(plugins.tool_parsers()), list(plugins.processors()), "otter" in plugins.families(),
-                  plugins.load(plugins.processors()["eyes"])]
+        answer = [list(plugins.tool_parsers()), list(plugins.processors()),
+                  "otter" in plugins.families(), plugins.load(plugins.processors()["eyes"])]
         """
     )
     assert answer == [["fish"], ["eyes"], True, "the otter family"]

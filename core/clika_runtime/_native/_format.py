@@ -17,7 +17,8 @@ DIGITS = 4
 
 
 def format_tensor(tensor: Tensor) -> str:
-    """``tensor([...])`` with the dtype where it is not the default and the device where it is not the CPU."""
+    """``tensor([...])`` with the dtype where it is not the default and the device where it is not
+    the CPU."""
     extra = []
     if str(tensor.device) != "cpu":
         extra.append(f"device='{tensor.device}'")
@@ -28,8 +29,10 @@ def format_tensor(tensor: Tensor) -> str:
         return f"tensor(<{state}>, {', '.join([f'shape={list(tensor.shape)}', *extra])})"
     shape = tuple(tensor.shape)
     if 0 in shape:
-        return f"tensor([], {', '.join([f'size={shape}', *extra])})" if len(shape) > 1 else (
-            f"tensor([]{''.join(', ' + part for part in extra)})"
+        return (
+            f"tensor([], {', '.join([f'size={shape}', *extra])})"
+            if len(shape) > 1
+            else (f"tensor([]{''.join(', ' + part for part in extra)})")
         )
     abbreviated = math.prod(shape) > LIMIT
     values = _edges(tensor, 0).tolist() if abbreviated else tensor.tolist()
@@ -80,9 +83,7 @@ def _writer(values: Any) -> Any:
     return lambda value: plain(value).rjust(width)
 
 
-def _rows(
-    values: Any, shape: Sequence[int], write: Any, abbreviated: bool, indent: int
-) -> str:
+def _rows(values: Any, shape: Sequence[int], write: Any, abbreviated: bool, indent: int) -> str:
     if not shape:
         return str(write(values)).strip()
     cut = abbreviated and shape[0] > 2 * EDGE
@@ -91,9 +92,7 @@ def _rows(
         if cut:
             cells.insert(EDGE, "...")
         per_line = max(1, (WIDTH - indent) // (max(map(len, cells)) + 2))
-        lines = [
-            ", ".join(cells[i : i + per_line]) for i in range(0, len(cells), per_line)
-        ]
+        lines = [", ".join(cells[i : i + per_line]) for i in range(0, len(cells), per_line)]
         return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
     parts = [_rows(value, shape[1:], write, abbreviated, indent + 1) for value in values]
     if cut:

@@ -1,12 +1,13 @@
-"""Runs kernels of the CPU backend's table directly, without the core: torch tensors in, torch tensors out.
+"""Runs kernels of the CPU backend's table directly, without the core: torch tensors in, torch
+tensors out.
 
 Example::
 
     cpu = Kernels("avx2", threads=2)
     (y,) = cpu("rms_norm", [x, weight], [empty_like(x)], scalars=[1e-6, 0.0])
 
-A packed weight is ``Packed(bytes, shape, scheme, layout)``; None is an absent optional argument; a list is a
-sequence argument.
+A packed weight is ``Packed(bytes, shape, scheme, layout)``; None is an absent optional argument; a
+list is a sequence argument.
 """
 
 from __future__ import annotations
@@ -198,7 +199,9 @@ def usable_levels() -> list[str]:
 class Kernels:
     """The kernel table of one level. ``threads`` is what the kernels see as the pool's size."""
 
-    def __init__(self, level: str | None = None, threads: int = 1, grain: int | None = None) -> None:
+    def __init__(
+        self, level: str | None = None, threads: int = 1, grain: int | None = None
+    ) -> None:
         from clika_runtime_cpu import _kernels
 
         get = ctypes.pythonapi.PyCapsule_GetPointer

@@ -1,4 +1,5 @@
-"""Random quantized weights for the tests of the packed kernels; the ``gguf`` package decodes them."""
+"""Random quantized weights for the tests of the packed kernels; the ``gguf`` package decodes
+them."""
 
 from __future__ import annotations
 

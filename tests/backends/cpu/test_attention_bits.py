@@ -1,4 +1,5 @@
-"""paged_attention: right against torch, and the same bits for every batch, chunk, page size and split."""
+"""paged_attention: right against torch, and the same bits for every batch, chunk, page size and
+split."""
 
 import pytest
 import torch
@@ -54,16 +55,23 @@ class Case:
                 values[block, : part.stop - part.start] = self.v[b][part]
         return keys, values, table
 
-    def run(self, cpu, chunks, page=None, causal=True, window=0, scale=0.125, softcap=0.0, sinks=None):
+    def run(
+        self, cpu, chunks, page=None, causal=True, window=0, scale=0.125, softcap=0.0, sinks=None
+    ):
         """``chunks``: per step, per sequence (begin, end) of the positions that are new in it."""
         keys, values, table = self.pools(page)
         out = [
-            torch.zeros(n, self.heads * self.group, self.value_size, dtype=self.dtype) for n in self.lengths
+            torch.zeros(n, self.heads * self.group, self.value_size, dtype=self.dtype)
+            for n in self.lengths
         ]
         for step in chunks:
             used = [b for b, part in enumerate(step) if part]
             query = torch.cat([self.q[b][slice(*step[b])] for b in used])
-            starts = torch.tensor([0] + [step[b][1] - step[b][0] for b in used]).cumsum(0).to(torch.int32)
+            starts = (
+                torch.tensor([0] + [step[b][1] - step[b][0] for b in used])
+                .cumsum(0)
+                .to(torch.int32)
+            )
             lens = torch.tensor([step[b][1] for b in used], dtype=torch.int32)
             result = torch.full(query.shape[:2] + (self.value_size,), 9.0).to(self.dtype)
             cpu(
@@ -129,19 +137,25 @@ def test_against_torch(level, options):
     case = Case([1, 70, 300])
     got = case.whole(Kernels(level), **options)
     for b in range(3):
-        torch.testing.assert_close(got[b].double(), case.reference(b, **options), rtol=2e-5, atol=2e-6)
+        torch.testing.assert_close(
+            got[b].double(), case.reference(b, **options), rtol=2e-5, atol=2e-6
+        )
 
 
 @pytest.mark.parametrize("pool", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("shape", [(1, 1, 64, 64), (2, 4, 80, 80), (3, 8, 20, 12), (1, 71, 128, 96)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 64, 64), (2, 4, 80, 80), (3, 8, 20, 12), (1, 71, 128, 96)], ids=str
+)
 def test_shapes_and_dtypes(level, shape, dtype, pool):
     heads, group, size, value_size = shape
     case = Case([5, 130], heads, group, size, value_size, dtype=dtype, pool=pool)
     got = case.whole(Kernels(level, threads=2))
     tolerance = {torch.float32: 2e-5, torch.bfloat16: 8e-3, torch.float16: 1e-3}[dtype]
     for b in range(2):
-        torch.testing.assert_close(got[b].double(), case.reference(b), rtol=tolerance, atol=tolerance)
+        torch.testing.assert_close(
+            got[b].double(), case.reference(b), rtol=tolerance, atol=tolerance
+        )
 
 
 @pytest.mark.parametrize("pool", [torch.float32, torch.bfloat16], ids=str)
@@ -181,7 +195,10 @@ def test_batch_of_7_gives_the_bits_of_batches_of_1(level):
 def test_threads_change_no_bit(level, threads, length):
     case = Case([length, 40], heads=1, group=2)
     one, more = Kernels(level), Kernels(level, threads=threads)
-    steps = [[(length - 70, length - 3), (0, 30)], *[[(length - i, length - i + 1), None] for i in (3, 2, 1)]]
+    steps = [
+        [(length - 70, length - 3), (0, 30)],
+        *[[(length - i, length - i + 1), None] for i in (3, 2, 1)],
+    ]
     for window in (0, 300):
         assert same_bits(case.run(one, steps, window=window), case.run(more, steps, window=window))
 

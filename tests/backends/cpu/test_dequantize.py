@@ -11,7 +11,9 @@ FLOATS = [torch.float32, torch.bfloat16, torch.float16]
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", SCHEMES)
-@pytest.mark.parametrize(("rows", "columns"), [(1, 32), (7, 32), (8, 64), (9, 576), (17, 96), (0, 64)])
+@pytest.mark.parametrize(
+    ("rows", "columns"), [(1, 32), (7, 32), (8, 64), (9, 576), (17, 96), (0, 64)]
+)
 def test_values_equal_gguf(level, kind, rows, columns):
     kernels = Kernels(level)
     weight = random_weight(kind, rows, columns)

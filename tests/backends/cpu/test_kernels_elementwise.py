@@ -84,7 +84,8 @@ def test_unary_floats(cpu, op, dtype):
     if op in ("log", "sqrt", "rsqrt"):
         x = x.abs() + 0.01
     (got,) = cpu(op, [x], [like(x)])
-    # torch rounds intermediate bfloat16 and float16 results in some functions: float32 is the oracle
+    # torch rounds intermediate bfloat16 and float16 results in some functions: float32 is the
+    # oracle
     want = UNARY[op](x.float() if dtype.itemsize == 2 else x).to(dtype)
     close(got, want, dtype)
 
@@ -170,7 +171,9 @@ def test_broadcasting(cpu, a_shape, b_shape):
     assert torch.equal(truth, a < b)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.int64], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.int32, torch.int64], ids=str
+)
 def test_strided_operands_and_results(cpu, dtype):
     base = numbers(dtype, 6, 7, 8)
     a, b = base.permute(2, 0, 1)[::2], numbers(dtype, 7, 6, 4, seed=2).permute(2, 1, 0)
@@ -239,7 +242,9 @@ def test_pow(cpu):
     e = torch.arange(8).repeat_interleave(11)
     (got,) = cpu("pow", [i, e], [like(i)])
     assert torch.equal(got, torch.pow(i, e))
-    (got,) = cpu("pow", [torch.tensor([1, -1, -1, 2, 0]), torch.tensor([-3, -3, -2, -1, 0])], [like(i[:5])])
+    (got,) = cpu(
+        "pow", [torch.tensor([1, -1, -1, 2, 0]), torch.tensor([-3, -3, -2, -1, 0])], [like(i[:5])]
+    )
     assert got.tolist() == [1, -1, 1, 0, 1]
 
 
@@ -309,7 +314,13 @@ def test_any_split_gives_the_same_bits(level):
     x, y = numbers(torch.bfloat16, 300, 257), numbers(torch.bfloat16, 257, seed=1)
     whole = Kernels(level)
     split = Kernels(level, threads=2, grain=1001)
-    for op, inputs in (("silu", [x]), ("gelu", [x]), ("tanh", [x]), ("mul", [x, y]), ("add", [x, y])):
+    for op, inputs in (
+        ("silu", [x]),
+        ("gelu", [x]),
+        ("tanh", [x]),
+        ("mul", [x, y]),
+        ("add", [x, y]),
+    ):
         (a,) = whole(op, inputs, [like(x)])
         (b,) = split(op, inputs, [like(x)])
         assert torch.equal(a.view(torch.int16), b.view(torch.int16))

@@ -1,4 +1,5 @@
-"""Norms, softmax, rotary, swiglu: right against torch, and the same bits for every batch and split."""
+"""Norms, softmax, rotary, swiglu: right against torch, and the same bits for every batch and
+split."""
 
 import pytest
 import torch
@@ -55,14 +56,20 @@ def test_rms_norm_of_strided_rows(level):
     assert torch.equal(got, want)
     turned = x.transpose(1, 2)
     (got,) = cpu("rms_norm", [turned, None], [torch.zeros(5, 96, 6)], scalars=[1e-6, 0.0])
-    (want,) = cpu("rms_norm", [turned.contiguous(), None], [torch.zeros(5, 96, 6)], scalars=[1e-6, 0.0])
+    (want,) = cpu(
+        "rms_norm", [turned.contiguous(), None], [torch.zeros(5, 96, 6)], scalars=[1e-6, 0.0]
+    )
     assert torch.equal(got, want)
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_add_rms_norm_is_add_and_norm_to_the_bit(level, dtype):
     cpu = Kernels(level)
-    x, r, w = rand(5, 70, dtype=dtype), rand(5, 70, dtype=dtype, seed=1), rand(70, dtype=dtype, seed=2)
+    x, r, w = (
+        rand(5, 70, dtype=dtype),
+        rand(5, 70, dtype=dtype, seed=1),
+        rand(70, dtype=dtype, seed=2),
+    )
     total, norm = cpu(
         "add_rms_norm", [x, r, w], [torch.zeros_like(x), torch.zeros_like(x)], scalars=[1e-5, 0.0]
     )
@@ -119,9 +126,17 @@ def rotary_reference(x, positions, frequencies, interleaved, scale):
     cos, sin = (angle.double().cos() * scale)[:, None], (angle.double().sin() * scale)[:, None]
     x = x.double()
     r = frequencies.shape[-1]
-    a, b = (x[..., 0 : 2 * r : 2], x[..., 1 : 2 * r : 2]) if interleaved else (x[..., :r], x[..., r : 2 * r])
+    a, b = (
+        (x[..., 0 : 2 * r : 2], x[..., 1 : 2 * r : 2])
+        if interleaved
+        else (x[..., :r], x[..., r : 2 * r])
+    )
     first, second = a * cos - b * sin, b * cos + a * sin
-    turned = torch.stack([first, second], -1).flatten(-2) if interleaved else torch.cat([first, second], -1)
+    turned = (
+        torch.stack([first, second], -1).flatten(-2)
+        if interleaved
+        else torch.cat([first, second], -1)
+    )
     return torch.cat([turned, x[..., 2 * r :]], -1)
 
 
@@ -134,7 +149,11 @@ def test_rotary(level, size, turned, interleaved, dtype):
     frequencies = 10000.0 ** (-torch.arange(turned // 2) / max(1, turned // 2))
     for p in (positions, positions.to(torch.int32)):
         (got,) = Kernels(level)(
-            "rotary", [x, p, frequencies], [torch.zeros_like(x)], attrs=[interleaved], scalars=[1.25]
+            "rotary",
+            [x, p, frequencies],
+            [torch.zeros_like(x)],
+            attrs=[interleaved],
+            scalars=[1.25],
         )
         close(got, rotary_reference(x, positions, frequencies, interleaved, 1.25))
 
@@ -147,7 +166,9 @@ def test_rotary_of_strided_heads_and_several_axes(level):
     frequencies = torch.zeros(3, 16)
     for axis, part in enumerate((slice(0, 5), slice(5, 11), slice(11, 16))):
         frequencies[axis, part] = 0.9 ** torch.arange(part.start, part.stop)
-    (got,) = cpu("rotary", [x, positions, frequencies], [torch.zeros(5, 4, 32)], attrs=[False], scalars=[1.0])
+    (got,) = cpu(
+        "rotary", [x, positions, frequencies], [torch.zeros(5, 4, 32)], attrs=[False], scalars=[1.0]
+    )
     angle = (positions.float()[:, :, None] * frequencies[:, None]).sum(0)
     for t in range(5):
         want = rotary_reference(x[t : t + 1], torch.ones(1), angle[t], False, 1.0)

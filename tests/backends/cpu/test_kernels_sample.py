@@ -110,7 +110,14 @@ def test_rows_are_independent_of_the_batch(cpu):
     for i in range(7):
         part = slice(i, i + 1)
         one = sample(
-            cpu, x[part], temperature[part], top_p[part], min_p[part], top_k[part], seed[part], index[part]
+            cpu,
+            x[part],
+            temperature[part],
+            top_p[part],
+            min_p[part],
+            top_k[part],
+            seed[part],
+            index[part],
         )
         assert one.tolist() == whole[part].tolist()
     two = Kernels(None, threads=2)
@@ -126,5 +133,7 @@ def test_frequencies_follow_the_distribution(cpu):
 
 def test_infinite_and_nan_logits(cpu):
     inf = float("inf")
-    x = torch.tensor([[0.0, inf, 1.0], [-inf, -inf, 0.0], [0.0, float("nan"), 9.0], [-inf, 0.0, -inf]])
+    x = torch.tensor(
+        [[0.0, inf, 1.0], [-inf, -inf, 0.0], [0.0, float("nan"), 9.0], [-inf, 0.0, -inf]]
+    )
     assert sample(cpu, x, index=torch.arange(4)).tolist() == [1, 2, 1, 1]

@@ -68,7 +68,9 @@ def test_large_copy_is_split(plain):
 
 @pytest.mark.parametrize("dim", [0, 1, -1])
 def test_cat(plain, dim):
-    parts = [numbers(BF16, *[3 + i if d == dim % 3 else 4 for d in range(3)], seed=i) for i in range(3)]
+    parts = [
+        numbers(BF16, *[3 + i if d == dim % 3 else 4 for d in range(3)], seed=i) for i in range(3)
+    ]
     parts[1] = parts[1].transpose(0, 2).contiguous().transpose(0, 2)
     want = torch.cat(parts, dim)
     (got,) = plain("cat", [parts], [torch.zeros_like(want)], attrs=[dim])
@@ -197,7 +199,10 @@ def test_sort(plain, dim, dtype, descending):
     if dtype == F32:
         x[3, 4] = x[7, 70] = x[3, 60] = float("nan")
     values, indices = plain(
-        "sort", [x], [torch.zeros_like(x), torch.zeros(x.shape, dtype=torch.int64)], attrs=[dim, descending]
+        "sort",
+        [x],
+        [torch.zeros_like(x), torch.zeros(x.shape, dtype=torch.int64)],
+        attrs=[dim, descending],
     )
     want = torch.sort(x, dim=dim, descending=descending, stable=True)
     torch.testing.assert_close(values, want.values, rtol=0, atol=0, equal_nan=True)
@@ -260,21 +265,37 @@ def test_reductions(cpu, op, dtype, dim):
     wide = x if dtype in (F64, torch.int64) else x.double()
     if op == "prod":
         want = wide
-        for d in sorted(range(3) if dim is None else [dim] if isinstance(dim, int) else dim, reverse=True):
+        for d in sorted(
+            range(3) if dim is None else [dim] if isinstance(dim, int) else dim, reverse=True
+        ):
             want = want.prod(d)
     elif dim is None:
         want = getattr(wide, op)()
     else:
         want = getattr(wide, op)(dim)
     out = torch.zeros(want.shape, dtype=dtype)
-    cpu(op, [x], [out], attrs=[None if dim is None else [dim] if isinstance(dim, int) else dim, False])
+    cpu(
+        op,
+        [x],
+        [out],
+        attrs=[None if dim is None else [dim] if isinstance(dim, int) else dim, False],
+    )
     tolerance = {F32: 2e-6, BF16: 8e-3, F64: 1e-12, torch.int64: 0}[dtype]
     scale = wide.abs().sum().item() * 1e-9 if tolerance and op == "sum" else tolerance * 4
-    torch.testing.assert_close(out.to(want.dtype), want, rtol=tolerance, atol=max(scale, tolerance * 20))
+    torch.testing.assert_close(
+        out.to(want.dtype), want, rtol=tolerance, atol=max(scale, tolerance * 20)
+    )
     turned = x.permute(2, 0, 1).contiguous().permute(1, 2, 0)  # the same values, other strides
     again = torch.zeros_like(out)
-    cpu(op, [turned], [again], attrs=[None if dim is None else [dim] if isinstance(dim, int) else dim, False])
-    torch.testing.assert_close(again.to(want.dtype), want, rtol=tolerance, atol=max(scale, tolerance * 20))
+    cpu(
+        op,
+        [turned],
+        [again],
+        attrs=[None if dim is None else [dim] if isinstance(dim, int) else dim, False],
+    )
+    torch.testing.assert_close(
+        again.to(want.dtype), want, rtol=tolerance, atol=max(scale, tolerance * 20)
+    )
 
 
 def test_reductions_hand_nan_on_and_take_empty(cpu):
@@ -304,7 +325,9 @@ def test_truth(plain):
     x[3], x[4] = True, False
     for op in ("any", "all"):
         for dim in (0, 1):
-            (got,) = plain(op, [x], [torch.zeros(x.shape[1 - dim], dtype=torch.bool)], attrs=[[dim], False])
+            (got,) = plain(
+                op, [x], [torch.zeros(x.shape[1 - dim], dtype=torch.bool)], attrs=[[dim], False]
+            )
             assert torch.equal(got, getattr(torch, op)(x, dim))
 
 
@@ -356,12 +379,17 @@ def test_arange(plain, dtype):
     for args in ((300,), (5, 300), (3, 100, 7), (100, 3, -3)):
         want = torch.arange(*args, dtype=F64).to(dtype)
         attrs = [*args, *[None, None, 1][len(args) :]] if len(args) < 3 else list(args)
-        (got,) = plain("arange", [], [torch.zeros(want.shape, dtype=dtype)], attrs=[*attrs, dtype, None])
+        (got,) = plain(
+            "arange", [], [torch.zeros(want.shape, dtype=dtype)], attrs=[*attrs, dtype, None]
+        )
         assert torch.equal(got, want)
     if dtype.is_floating_point:
         want = torch.arange(0.5, 40.0, 0.25, dtype=F64).to(dtype)
         (got,) = plain(
-            "arange", [], [torch.zeros(want.shape, dtype=dtype)], attrs=[0.5, 40.0, 0.25, dtype, None]
+            "arange",
+            [],
+            [torch.zeros(want.shape, dtype=dtype)],
+            attrs=[0.5, 40.0, 0.25, dtype, None],
         )
         assert torch.equal(got, want)
 

@@ -1,4 +1,5 @@
-"""The build's levels: which one is chosen, what caps it, and that every level holds the same table."""
+"""The build's levels: which one is chosen, what caps it, and that every level holds the same
+table."""
 
 import os
 import subprocess
@@ -18,7 +19,9 @@ def child(value: str | None) -> subprocess.CompletedProcess:
     env = {k: v for k, v in os.environ.items() if k != "CLIKA_RT_CPU_ISA"}
     if value is not None:
         env["CLIKA_RT_CPU_ISA"] = value
-    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
+    )
 
 
 def test_every_level_holds_the_same_entries():

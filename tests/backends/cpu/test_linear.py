@@ -1,4 +1,5 @@
-"""linear on every level: values, error bounds, and the same bits for every batch, split and layout."""
+"""linear on every level: values, error bounds, and the same bits for every batch, split and
+layout."""
 
 import numpy as np
 import pytest
@@ -87,7 +88,8 @@ def test_fast_mode_is_exact_on_small_integers(level, kind):
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", SCHEMES)
 def test_extreme_codes_do_not_saturate(level, kind):
-    """Every code at its end, every activation at 127 of its scale: sums of 16 bits reach their most."""
+    """Every code at its end, every activation at 127 of its scale: sums of 16 bits reach their
+    most."""
     kernels = Kernels(level)
     for code in (0x00, 0xFF, 0x80, 0x7F):
         weight = random_weight(kind, 16, 64)
@@ -210,7 +212,8 @@ def test_leading_sizes_are_tokens(level, mode):
     assert same_bits(run(kernels, x[0, 0], weight, mode=mode), flat[0])
     swapped = normal(64, 6).t()  # the core makes it contiguous first
     assert same_bits(
-        run(kernels, swapped, weight, mode=mode), run(kernels, swapped.contiguous(), weight, mode=mode)
+        run(kernels, swapped, weight, mode=mode),
+        run(kernels, swapped.contiguous(), weight, mode=mode),
     )
 
 

@@ -123,7 +123,8 @@ def test_threads_see_each_others_writes() -> None:
             failures.append(failure)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
-    # In-place adds of several threads interleave as whole calls: each reads what the one before wrote.
+    # In-place adds of several threads interleave as whole calls: each reads what the one before
+    # wrote.
     lock = threading.Lock()
     with lock:
         for thread in threads:

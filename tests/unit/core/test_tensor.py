@@ -25,7 +25,13 @@ def test_facts_of_a_tensor() -> None:
 
 @pytest.mark.parametrize(
     ("data", "dtype"),
-    [(1.5, "float32"), ([1, 2], "int64"), ([True, False], "bool"), ([], "float32"), ([1, 2.5], "float32")],
+    [
+        (1.5, "float32"),
+        ([1, 2], "int64"),
+        ([True, False], "bool"),
+        ([], "float32"),
+        ([1, 2.5], "float32"),
+    ],
 )
 def test_dtype_of_python_data(data: object, dtype: str) -> None:
     assert crt.tensor(data).dtype.name == dtype
@@ -87,7 +93,7 @@ def test_from_buffer_of_read_only_memory_is_not_written() -> None:
 
 
 def test_from_buffer_checks_the_size() -> None:
-    with pytest.raises(crt.InvalidArgumentError, match="takes 32 bytes.*has 16"):
+    with pytest.raises(crt.InvalidArgumentError, match=r"takes 32 bytes.*has 16"):
         crt.Tensor.from_buffer(b"\0" * 16, (8,), crt.float32)
     with pytest.raises(crt.InvalidArgumentError):
         crt.Tensor.from_buffer(b"\0" * 16, (1,), crt.float32, offset=-4)
@@ -126,8 +132,19 @@ def test_views_share_bytes() -> None:
 def test_indexing_matches_numpy() -> None:
     array = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
     x = crt.tensor(array)
-    for index in [0, -1, (1, 2), (slice(1, 3),), (slice(None), 2), (..., 1), (None, 0), (slice(0, 3, 2), 1),
-                  (slice(-2, None), slice(1, -1)), (0, ..., slice(2, 4)), (slice(5, 9),)]:
+    for index in [
+        0,
+        -1,
+        (1, 2),
+        (slice(1, 3),),
+        (slice(None), 2),
+        (..., 1),
+        (None, 0),
+        (slice(0, 3, 2), 1),
+        (slice(-2, None), slice(1, -1)),
+        (0, ..., slice(2, 4)),
+        (slice(5, 9),),
+    ]:
         assert np.array_equal(x[index].contiguous().numpy(), array[index]), index
     picked = crt.tensor([2, 0])
     assert np.array_equal(x[picked].numpy(), array[[2, 0]])
@@ -155,10 +172,16 @@ def test_item_and_bool() -> None:
 
 
 def test_printing() -> None:
-    assert repr(crt.tensor([-0.9, -0.5, 0.0, 0.5, 0.9])) == "tensor([-0.9000, -0.5000, 0.0000, 0.5000, 0.9000])" or (
-        repr(crt.tensor([-0.9, -0.5, 0.0, 0.5, 0.9])) == "tensor([-0.9000, -0.5000,  0.0000,  0.5000,  0.9000])"
+    assert repr(
+        crt.tensor([-0.9, -0.5, 0.0, 0.5, 0.9])
+    ) == "tensor([-0.9000, -0.5000, 0.0000, 0.5000, 0.9000])" or (
+        repr(crt.tensor([-0.9, -0.5, 0.0, 0.5, 0.9]))
+        == "tensor([-0.9000, -0.5000,  0.0000,  0.5000,  0.9000])"
     )
-    assert repr(crt.tensor([[1.0, 1.0]], dtype=crt.float16)) == "tensor([[1., 1.]], dtype=clika_runtime.float16)"
+    assert (
+        repr(crt.tensor([[1.0, 1.0]], dtype=crt.float16))
+        == "tensor([[1., 1.]], dtype=clika_runtime.float16)"
+    )
     assert repr(crt.tensor([1, 20])) == "tensor([ 1, 20])"
     assert "..." in repr(crt.zeros(2000))
     assert repr(crt.tensor(3.0)) == "tensor(3.)"

@@ -1,4 +1,5 @@
-"""Entry point of the group ``clika_runtime.backends``: data only, the kernels load when first needed."""
+"""Entry point of the group ``clika_runtime.backends``: data only, the kernels load when first
+needed."""
 
 from __future__ import annotations
 
