@@ -51,6 +51,7 @@ __all__ = [
     "left_out",
     "load",
     "load_backend",
+    "load_operator",
     "models",
     "operators",
     "probe",
@@ -498,7 +499,7 @@ class Registry:
         result = _Group()
         for kind in GROUPS[group]:
             result.rows[kind] = {}
-        owners: dict[str, Row] = {}  # device kind -> the backend that drives it
+        owners: dict[str, Row] = {}  # what only one may have: "device kind 'cpu'" -> its row
         for entry in self.entries(group):
             try:
                 rows = self._load_entry(entry, result, owners)
@@ -510,8 +511,7 @@ class Registry:
             else:
                 for row in rows:
                     result.rows[type(row.spec)][row.name] = row
-                    if isinstance(row.spec, BackendSpec):
-                        owners.update(dict.fromkeys(row.spec.kinds, row))
+                    owners.update(dict.fromkeys(_claims(row.spec), row))
         return result
 
     def _fail(self, result: _Group, entry: Entry, reason: str, error: BaseException | None) -> None:
@@ -535,13 +535,9 @@ class Registry:
             if first is not None or (kind, spec.name) in taken:
                 owner = entry if first is None else first.entry
                 raise _Refused(f"duplicate name '{spec.name}': already registered by {owner.label}")
-            if isinstance(spec, BackendSpec):
-                for device in spec.kinds:
-                    if device in owners:
-                        raise _Refused(
-                            f"duplicate device kind '{device}': already driven by "
-                            f"{owners[device].entry.label}"
-                        )
+            for claim in _claims(spec):
+                if claim in owners:
+                    raise _Refused(f"duplicate {claim}: it belongs to {owners[claim].entry.label}")
             taken.add((kind, spec.name))
             rows.append(Row(spec, entry))
         return rows
@@ -565,6 +561,15 @@ class Registry:
             ) from error
         with self._lock:
             return self._loaded.setdefault(target, value)
+
+
+def _claims(spec: Spec) -> list[str]:
+    """What a declaration takes for itself besides its name."""
+    if isinstance(spec, BackendSpec):
+        return [f"device kind '{kind}'" for kind in spec.kinds]
+    if isinstance(spec, OpsSpec):
+        return [f"operator '{name}'" for name in spec.operators]
+    return []
 
 
 def _resolve(target: str) -> Any:
@@ -699,6 +704,23 @@ def load(row: Row) -> Any:
     """The object that the row's ``load`` names, imported on first use. `InternalError` with the
     code ``PLUGIN_FAILED`` names the plugin when that fails."""
     return registry().load(row)
+
+
+def load_operator(name: str) -> bool:
+    """Imports the module that declares an operator of a plugin; False when no plugin announces it.
+    `InternalError` with ``PLUGIN_FAILED`` names the plugin whose module fails."""
+    for row in operators().values():
+        if name in row.spec.operators:
+            try:
+                importlib.import_module(row.spec.module)
+            except (Exception, SystemExit) as error:
+                raise InternalError(
+                    f"{row.entry.label} could not declare the operator '{name}': "
+                    f"{type(error).__name__}: {error}",
+                    "PLUGIN_FAILED",
+                ) from error
+            return True
+    return False
 
 
 def device_kinds() -> tuple[str, ...]:

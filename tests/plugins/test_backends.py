@@ -136,3 +136,127 @@ def test_absent_backends(site):
     )
     _, code, text = ask(site, "slide-rule")
     assert "the kinds installed here: cpu" in text
+
+
+NUMPY_CODE = """
+import numpy as np
+
+
+def add(call):
+    np.add(*call.inputs, out=call.outputs[0])
+
+
+class Abacus:
+    name = "wooden abacus"
+    device_count = 2
+    kernels = {"add": add}
+
+
+def make():
+    return Abacus()
+"""
+
+
+def test_python_backend_computes(site):
+    site.install(backend(code=NUMPY_CODE))
+    answer = site.ask(
+        """
+        import clika_runtime as crt
+        x = crt.tensor([1.0, 2.0], device="abacus:1")
+        y = x + x
+        try:
+            crt.sort(x)
+        except crt.UnsupportedError as error:
+            refused = [error.code_name, str(error)]
+        answer = [str(y.device), y.to("cpu").tolist(), refused, crt.is_available("abacus"),
+                  [str(d) for d in crt.enumerate_devices("abacus")],
+                  crt.get_device_properties("abacus:1").name]
+        """
+    )
+    assert answer[:2] == ["abacus:1", [2.0, 4.0]]
+    assert answer[2][0].startswith("NOT_IMPLEMENTED")
+    assert "abacus" in answer[2][1]
+    assert answer[3:] == [True, ["abacus:0", "abacus:1"], "wooden abacus"]
+
+
+OPS_PLUGIN = (
+    PLUGIN
+    + """
+
+@hookimpl
+def clika_register_ops(register):
+    register(name="abacus-ops", contract=1, operators=("carry",), module="abacus_backend.ops")
+"""
+)
+
+OPS_MODULE = """
+from clika_runtime.ops.record import op, tensor
+
+op("carry", doc="x + 1 where x is 9, else x.", args=[tensor("x")], infer=lambda x: x)
+"""
+
+
+def test_operators_of_a_plugin(site):
+    dist = backend(plugin=OPS_PLUGIN, code=CODE)
+    dist.modules["abacus_backend/ops.py"] = OPS_MODULE
+    site.install(dist)
+    answer = site.ask(
+        """
+        import sys
+        from clika_runtime import ops, plugins
+        row = plugins.operators()["abacus-ops"]
+        before = "abacus_backend.ops" in sys.modules
+        answer = [row.spec.operators, before, ops.record("carry").summary]
+        """
+    )
+    assert answer == [["carry"], False, "x + 1 where x is 9, else x."]
+
+
+def test_operators_of_a_plugin_as_functions(site):
+    dist = backend(plugin=OPS_PLUGIN, code=CODE)
+    dist.modules["abacus_backend/ops.py"] = OPS_MODULE
+    site.install(dist)
+    answer = site.ask(
+        """
+        from clika_runtime import ops
+        answer = [repr(ops.carry), hasattr(ops, "no_such_operator")]
+        """
+    )
+    assert "carry" in answer[0]
+    assert answer[1] is False
+
+
+def test_operator_module_that_fails(site):
+    dist = backend(plugin=OPS_PLUGIN, code=CODE)
+    dist.modules["abacus_backend/ops.py"] = "raise RuntimeError('splinters')"
+    site.install(dist)
+    answer = site.ask(
+        """
+        from clika_runtime import ops
+        try:
+            ops.record("carry")
+        except Exception as error:
+            answer = [error.code_name, str(error)]
+        """
+    )
+    assert answer[0] == "PLUGIN_FAILED"
+    assert "splinters" in answer[1]
+
+
+def test_two_plugins_announce_one_operator(site):
+    one = backend(plugin=OPS_PLUGIN, code=CODE)
+    plugin = OPS_PLUGIN.split("@hookimpl")[0] + "@hookimpl" + OPS_PLUGIN.split("@hookimpl")[2]
+    two = Dist(
+        "z-other",
+        {"z_other/__init__.py": "", "z_other/plugin.py": plugin.replace("abacus-ops", "z-ops")},
+        {"clika_runtime.backends": {"z": "z_other.plugin"}},
+    )
+    site.install(one, two)
+    answer = site.ask(
+        """
+        from clika_runtime import plugins
+        answer = [list(plugins.operators()), [str(b) for b in plugins.broken()]]
+        """
+    )
+    assert answer[0] == ["abacus-ops"]
+    assert "duplicate operator 'carry'" in answer[1][0]

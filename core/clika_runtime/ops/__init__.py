@@ -55,11 +55,18 @@ def record(name: str) -> Record:
     """
     if name not in RECORDS and name in _HOME:
         import_module(f"{__name__}.{_HOME[name]}")
-    if name not in RECORDS:
+    if name not in RECORDS and not _declared_by_a_plugin(name):
         from ..errors import NotFoundError
 
         raise NotFoundError(f"ops: there is no operator '{name}'", "NOT_FOUND")
     return RECORDS[name]
+
+
+def _declared_by_a_plugin(name: str) -> bool:
+    """Loads the records of the plugin that announced the operator."""
+    from .. import plugins
+
+    return plugins.load_operator(name) and name in RECORDS
 
 
 def records() -> dict[str, Record]:
@@ -113,7 +120,8 @@ def _callable(name: str) -> Callable[..., Any]:
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME and name not in RECORDS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name.startswith("_") or not _declared_by_a_plugin(name):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = _callable(name)
     globals()[name] = value
     return value
