@@ -1071,6 +1071,21 @@ TEST(fork_takes_locks_of_lost_threads) {
   lock.unlock();
 }
 
+TEST(fork_waits_for_work_under_way) {
+  Storage* storage = make_storage(8, true);
+  Lane::current().submit(call({fresh(storage)}, [=] {
+    std::this_thread::sleep_for(50ms);
+    value(storage) = 4;
+    return nullptr;
+  }));
+  CHECK_EQUAL(in_child([&] {
+    CHECK(storage->poison() == nullptr);
+    CHECK_EQUAL(value(storage), 4);
+  }), 0);
+  Lane::current().synchronize();
+  storage->drop();
+}
+
 TEST(fork_while_quiet) {
   use_everything();
   CHECK_EQUAL(in_child(use_everything), 0);

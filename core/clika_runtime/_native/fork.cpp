@@ -49,7 +49,10 @@ void name_thread(const char* name) noexcept {
 #if !defined(_WIN32)
 namespace {
 
-void prepare() { detail::lock_allocators(); }
+void prepare() {
+  Lane::before_fork();
+  detail::lock_allocators();
+}
 
 void parent() { detail::unlock_allocators(); }
 

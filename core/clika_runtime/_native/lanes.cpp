@@ -15,6 +15,9 @@ namespace {
 constexpr int64_t kSpin = 50000;  // nanoseconds before a waiter or an idle worker sleeps
 constexpr size_t kPendingBytes = size_t{1} << 30;
 constexpr size_t kPendingCalls = 4096;
+// Microseconds that fork waits for what was issued before it. More would be a risk: the work may need a lock
+// that the forking thread holds, the interpreter's for one.
+constexpr int64_t kForkPatience = 1000000;
 constexpr int kDepth = 8;  // inline calls within inline calls on one thread; deeper ones are queued
 
 std::atomic<Lane*> all_lanes{nullptr};
@@ -517,6 +520,18 @@ void drain_all_lanes() {
   }
   for (Lane* lane = all_lanes.load(std::memory_order_acquire); lane != nullptr; lane = lane->next_lane_) {
     if (!executing_here(Event{lane, lane->issued()})) lane->stop_worker();
+  }
+}
+
+void Lane::before_fork() noexcept {
+  // Inside a call, what is under way may wait for this very call.
+  if (thread_state.depth != 0) return;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(kForkPatience);
+  for (Lane* lane = all_lanes.load(std::memory_order_acquire); lane != nullptr; lane = lane->next_lane_) {
+    if (lane->idle()) continue;
+    const auto left = end - std::chrono::steady_clock::now();
+    const int64_t us = std::chrono::duration_cast<std::chrono::microseconds>(left).count();
+    if (!lane->wait_for(lane->issued(), std::max<int64_t>(us, 0))) return;
   }
 }
 

@@ -263,6 +263,7 @@ class Lane {
   static Lane* running() noexcept;
   // Work that a fork left in the parent: done, but its results are not here.
   bool abandoned(uint64_t sequence) const noexcept;
+  static void before_fork() noexcept;  // waits a while for the work under way
   static void after_fork_in_child() noexcept;
 
  private:
@@ -316,8 +317,8 @@ class Pool {
   std::atomic<Impl*> impl_;  // leaked at exit on purpose: workers may still look
 };
 
-// fork: the child rebuilds pool and lanes at first use; storages that queued or running work was to write are
-// poisoned there. Installed once, at import.
+// fork: waits up to a second for work under way; the child rebuilds pool and lanes at first use, and storages
+// that unfinished work was to write are poisoned there. Installed once, at import.
 void install_fork_handlers();
 
 }  // namespace clika
