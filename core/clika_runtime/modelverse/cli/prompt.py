@@ -251,7 +251,7 @@ def _report_options(
     rows += [
         (name.replace("_", "-"), f"{value:.3f}" if isinstance(value, float) else value, "load")
         for name, value in report.items()
-        if name not in ("family", "compute_dtype", "mode", "window")
+        if name not in ("family", "device", "compute_dtype", "mode", "window")
     ]
     width = max(len(name) for name, _, _ in rows)
     for name, value, origin in rows:
