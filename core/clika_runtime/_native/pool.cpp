@@ -5,9 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <fstream>
 #include <mutex>
-#include <sstream>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -43,19 +41,31 @@ int32_t affinity_processors() noexcept {
 
 }  // namespace
 
+// C streams on purpose: C++ ones bring locale machinery that clashes with another libstdc++ in the process.
+static std::string first_line(const std::string& path) {
+  char line[256] = "";
+  if (std::FILE* file = std::fopen(path.c_str(), "r")) {
+    if (std::fgets(line, sizeof(line), file) == nullptr) line[0] = '\0';
+    std::fclose(file);
+  }
+  return line;
+}
+
 double detail::cgroup_quota(const std::string& root, std::string folder, bool version2) {
   double least = 0;
   for (;;) {
     double quota = -1;
     double period = 0;
     if (version2) {
-      std::ifstream file(root + folder + "/cpu.max");
-      std::string text;
-      if (file >> text >> period && text != "max") quota = std::atof(text.c_str());
+      // "max 100000" says that there is no quota: no number is read.
+      const std::string text = first_line(root + folder + "/cpu.max");
+      if (std::sscanf(text.c_str(), "%lf %lf", &quota, &period) != 2) quota = -1;
     } else {
-      std::ifstream quota_file(root + folder + "/cpu.cfs_quota_us");
-      std::ifstream period_file(root + folder + "/cpu.cfs_period_us");
-      if (!(quota_file >> quota) || !(period_file >> period)) quota = -1;
+      const std::string quota_text = first_line(root + folder + "/cpu.cfs_quota_us");
+      const std::string period_text = first_line(root + folder + "/cpu.cfs_period_us");
+      const bool known = std::sscanf(quota_text.c_str(), "%lf", &quota) == 1 &&
+                         std::sscanf(period_text.c_str(), "%lf", &period) == 1;
+      if (!known) quota = -1;
     }
     if (quota > 0 && period > 0 && (least == 0 || quota / period < least)) least = quota / period;
     const size_t slash = folder.find_last_of('/');
@@ -67,10 +77,13 @@ double detail::cgroup_quota(const std::string& root, std::string folder, bool ve
 namespace {
 
 int32_t cgroup_processors() {
-  std::ifstream file("/proc/self/cgroup");
+  std::FILE* file = std::fopen("/proc/self/cgroup", "r");
+  if (file == nullptr) return 0;
   double least = 0;
-  for (std::string line; std::getline(file, line);) {
-    // hierarchy:controllers:path
+  char text[4096];
+  while (std::fgets(text, sizeof(text), file) != nullptr) {
+    std::string line = text;  // hierarchy:controllers:path
+    if (!line.empty() && line.back() == '\n') line.pop_back();
     const size_t first = line.find(':');
     const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
     if (second == std::string::npos) continue;
@@ -87,6 +100,7 @@ int32_t cgroup_processors() {
     }
     if (quota > 0 && (least == 0 || quota < least)) least = quota;
   }
+  std::fclose(file);
   return static_cast<int32_t>(std::ceil(std::min<double>(least, kMaxThreads)));
 }
 #endif
