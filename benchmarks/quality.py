@@ -22,15 +22,6 @@ from tests.oracles.gguf_llama import (
     reference_model,
 )
 
-PROMPTS = [
-    "The capital of France is",
-    "Once upon a time there was a small robot who",
-    "Water boils at a temperature of",
-    "def fibonacci(n):",
-    "The three primary colours are",
-]
-
-
 def llama_cpp_logits(path: str, texts: list[list[int]]) -> list[Any]:
     """Logits after each token from llama.cpp, flash attention off."""
     import llama_cpp as lib
@@ -63,25 +54,7 @@ def llama_cpp_logits(path: str, texts: list[list[int]]) -> list[Any]:
     return out
 
 
-def greedy_agreement(
-    reference: Any, model: Any, prompt: str, count: int, gap: float
-) -> dict[str, Any]:
-    """Greedy continuation beside the reference's, up to the first near-tie of the reference."""
-    ids = model.tokenizer.encode(prompt)
-    produced = list(ids)
-    stream_ids = _greedy_ids(model, ids, count)
-    for step, token in enumerate(stream_ids):
-        row = log_softmax(reference_logits(reference, produced)[-1:])[0]
-        order = row.argsort()
-        if row[order[-1]] - row[order[-2]] < gap:
-            return {"equal": True, "steps": step, "ended": "near-tie"}
-        if int(order[-1]) != token:
-            return {"equal": False, "steps": step, "ended": "difference"}
-        produced.append(token)
-    return {"equal": True, "steps": len(stream_ids), "ended": "length"}
-
-
-def _greedy_ids(model: Any, ids: list[int], count: int) -> list[int]:
+def greedy_ids(model: Any, ids: list[int], count: int) -> list[int]:
     from clika_runtime.modelverse.engine import Sampling, Work
 
     engine = model.engine

@@ -123,6 +123,27 @@ def compare(reference: Any, ours: Any) -> dict[str, float]:
     }
 
 
+def greedy_agreement(reference: Any, prompt: list[int], reply: list[int], gap: float) -> dict[str, Any]:
+    """Whether a greedy reply is the reference's, up to the first place where the reference's two best
+    log-probabilities are closer than ``gap``. The reference sees the reply's own tokens, in one pass."""
+    rows = log_softmax(reference_logits(reference, prompt + reply)[len(prompt) - 1 : -1])
+    for step, (row, token) in enumerate(zip(rows, reply, strict=True)):
+        order = row.argsort()
+        if row[order[-1]] - row[order[-2]] < gap:
+            return {"equal": True, "steps": step, "ended": "near-tie"}
+        if int(order[-1]) != token:
+            return {"equal": False, "steps": step, "ended": "difference"}
+    return {"equal": True, "steps": len(reply), "ended": "length"}
+
+
+PROMPTS = [
+    "The capital of France is",
+    "Once upon a time there was a small robot who",
+    "Water boils at a temperature of",
+    "def fibonacci(n):",
+    "The three primary colours are",
+]
+
 # Our own sentences, so that nothing is quoted: 5 passages of plain English.
 PASSAGES = [
     "The harbour was quiet before sunrise. A single boat moved along the wall, its engine turned "

@@ -660,7 +660,12 @@ cdef class Op:
         if device == 0:
             backend = ensure_backend("cpu")
         if backend in _PYTHON_BACKENDS and backend_by_id(backend).table is NULL:
-            kernel = _PYTHON_BACKENDS[backend].kernels.get(self.name)
+            # Looked up once and kept: a mapping may make a fresh callable for every question.
+            kernel = _PYTHON_KERNELS.get((backend, self.name))
+            if kernel is None:
+                kernel = _PYTHON_BACKENDS[backend].kernels.get(self.name)
+                if kernel is not None:
+                    _PYTHON_KERNELS[backend, self.name] = kernel
             if kernel is None:
                 return f"backend '{device_object(device).type}' has no kernel of this operator"
             made.python_kernel = <void*>kernel
@@ -937,8 +942,21 @@ cdef OutputPlan _output_plan(object record, object result, Frame* frame, int32_t
 
 
 # ---------------------------------------------------------------- Python kernels
+class PackedArray:
+    """A packed weight as a pure-Python kernel gets it: ``payload`` (uint8, the bytes as published), the logical
+    ``shape`` [rows, columns] and the ``scheme`` number of ``plugin.h``."""
+
+    __slots__ = ("payload", "scheme", "shape")
+
+    def __init__(self, payload, shape, scheme):
+        self.payload = payload
+        self.shape = shape
+        self.scheme = scheme
+
+
 class KernelCall:
-    """What a pure-Python kernel gets: ``inputs`` and ``outputs`` as NumPy views, ``attrs`` and ``scalars`` by name."""
+    """What a pure-Python kernel gets: ``inputs`` and ``outputs`` as NumPy views (a packed weight as a `PackedArray`),
+    ``attrs`` and ``scalars`` by name."""
 
     __slots__ = ("attrs", "inputs", "op", "outputs", "scalars")
 
@@ -969,7 +987,8 @@ cdef object _array_of(const clika_value* value):
     shape = tuple([value.shape[i] for i in range(value.rank)])
     if value.scheme or value.layout or value.strides is NULL:
         raw = (ctypes.c_char * value.nbytes).from_address(<uintptr_t>value.data)
-        return numpy.frombuffer(raw, dtype=numpy.uint8)
+        payload = numpy.frombuffer(raw, dtype=numpy.uint8)
+        return PackedArray(payload, shape, value.scheme)
     steps = tuple([value.strides[i] * dtype.itemsize for i in range(value.rank)])
     if 0 in shape:
         return numpy.empty(shape, dtype)

@@ -333,7 +333,10 @@ cdef class GraphRecorder:
                 dtype = entering[slot] or metas[i].dtype
                 if isinstance(value, float) and not (15 <= dtype.code <= 18):
                     value = int(value)
-                values[i] = self._tensor(self._capture(tensor(value, dtype=dtype), False))
+                number = tensor(value, dtype=dtype)
+                if device > 255:
+                    number = number.to(device_object(device))
+                values[i] = self._tensor(self._capture(number, False))
             slot += 1
 
         # The backend's kernel, else the composed form on the same traced tensors.

@@ -43,6 +43,7 @@ cdef int32_t dtype_code(object dtype) except -1:
 cdef dict _DEVICE_OF_ID = {0: Device("cpu"), -1: Device("meta")}
 cdef dict _ID_OF_DEVICE = {Device("cpu"): 0, Device("meta"): -1}
 cdef dict _PYTHON_BACKENDS = {}  # backend id -> object
+cdef dict _PYTHON_KERNELS = {}   # (backend id, operator) -> callable
 cdef object _backend_lock = threading.RLock()
 cdef bint _cpu_loaded = False
 

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
+#include <cstdio>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -154,13 +154,14 @@ int32_t memory_info(int32_t, int64_t* free_bytes, int64_t* total_bytes) {
   *free_bytes = 0;
   *total_bytes = 0;
 #if defined(__linux__)
-  std::ifstream file("/proc/meminfo");
-  std::string key;
-  int64_t kilobytes = 0;
-  std::string unit;
-  while (file >> key >> kilobytes && std::getline(file, unit)) {
-    if (key == "MemTotal:") *total_bytes = kilobytes * 1024;
-    if (key == "MemAvailable:") *free_bytes = kilobytes * 1024;
+  if (std::FILE* file = std::fopen("/proc/meminfo", "r")) {
+    char line[256];
+    long long kilobytes = 0;
+    while (std::fgets(line, sizeof(line), file) != nullptr) {
+      if (std::sscanf(line, "MemTotal: %lld", &kilobytes) == 1) *total_bytes = kilobytes * 1024;
+      if (std::sscanf(line, "MemAvailable: %lld", &kilobytes) == 1) *free_bytes = kilobytes * 1024;
+    }
+    std::fclose(file);
   }
 #elif defined(__APPLE__)
   uint64_t total = 0;
