@@ -132,9 +132,10 @@ inline int64_t piece(const clika_call* call, int64_t units, double cost) {
 }
 
 // ------------------------------------------------------------------ fast: int8 activations, integer dots
-// A format gives: Block; kFactor (see quantize_activations.hpp); a constructor from a packed block column,
-// which splits its codes once; multiply(), which adds the products with one token's block to a sum; expand(),
-// which writes the exact values of a block column, column by column.
+// A format gives, for a packed block column: Block, its published form; kFactor (see
+// quantize_activations.hpp); a constructor, which splits the codes once; multiply(), which adds the products
+// with one token's block to a sum; step(i), the codes of columns 4 i .. 4 i + 3; Scale and value(), the exact
+// values of one of these columns.
 
 #if CLIKA_LEVEL == 2
 constexpr int kFastTokens = 8;  // 32 registers
@@ -272,6 +273,25 @@ CLIKA_INLINE void multiply_panel(const float* panel, const float* x, int64_t col
   }
 }
 
+// The exact products of one token with G groups, straight from the packed weight: in the order and with the
+// bits of multiply_panel, without a panel.
+template <class Format, int G>
+CLIKA_INLINE void multiply_column(const uint8_t* const (&weight)[G], const float* x, vf (&sums)[G]) {
+  using Scale = typename Format::Scale;
+  const auto scale = [&](int g) { return Scale(weight[g]); };
+  const Scale scales[G] = {scale(0), scale(1), scale(2), scale(3)};
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    vu words[G];
+    for (int g = 0; g < G; ++g) words[g] = Format::step(weight[g], i);
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; ++c) {
+      const vf s = splat(x[4 * i + c]);
+      for (int g = 0; g < G; ++g) sums[g] = fma(Format::value(words[g], c, scales[g]), s, sums[g]);
+    }
+  }
+}
+
 template <class Source>
 int32_t run_exact(const Linear& p, const Source& source) {
   constexpr int64_t T = kExactTokens;
@@ -302,7 +322,21 @@ int32_t run_exact(const Linear& p, const Source& source) {
   const int64_t runs = group_count(tiles, kExactTiles);
   const int64_t units = strips * runs;
   const double cost = static_cast<double>(kExactGroups * kGroup * p.k) *
-                      (0.1 + static_cast<double>(std::min(p.m, kExactTiles * T)) / 32.0);
+                      (0.05 + static_cast<double>(std::min(p.m, kExactTiles * T)) / 32.0);
+  if constexpr (Source::kHasSingle) {
+    if (p.m == 1 && source.packed()) {
+      parallel(p.call, strips, piece(p.call, strips, cost), [&](int64_t begin, int64_t end, int32_t) {
+        for (int64_t u = begin; u < end; ++u) {
+          const int64_t group = u * kExactGroups;
+          const int64_t count = std::min<int64_t>(kExactGroups, groups - group);
+          vf sums[kExactGroups];
+          source.single(group, count, tokens, sums);
+          for (int64_t g = 0; g < count; ++g) put(p, 0, group + g, sums[g]);
+        }
+      });
+      return CLIKA_OK;
+    }
+  }
   parallel(p.call, units, piece(p.call, units, cost), [&](int64_t begin, int64_t end, int32_t) {
     constexpr int64_t kPitch = kExactTiles * T * W;
     alignas(64) float panels[kExactGroups * kPanel * W];
@@ -346,10 +380,13 @@ template <class Format>
 struct QuantizedSource {
   using Block = typename Format::Block;
   static constexpr int64_t kBytes = kGroup * static_cast<int64_t>(sizeof(Block));
+  static constexpr bool kHasSingle = true;
   const uint8_t* data;
   int64_t rows;
   int64_t blocks;
   bool published;
+
+  bool packed() const { return !published; }
 
   void fill(int64_t group, int64_t first, int64_t last, float* panel) const {
     alignas(64) uint8_t repacked[kPanel / kBlock * kBytes];
@@ -362,9 +399,30 @@ struct QuantizedSource {
       column = repacked;
     }
     for (int64_t k = first; k < last; k += kBlock) {
-      Format::expand(column, panel);
+      const typename Format::Scale scale(column);
+#pragma GCC unroll 8
+      for (int i = 0; i < 8; ++i) {
+        const vu words = Format::step(column, i);
+        for (int c = 0; c < 4; ++c) store(panel + (4 * i + c) * W, Format::value(words, c, scale));
+      }
       column += kBytes;
       panel += kBlock * W;
+    }
+  }
+
+  // One token with up to four groups from `group` on.
+  CLIKA_INLINE void single(int64_t group, int64_t count, const float* x, vf (&sums)[kExactGroups]) const {
+    const uint8_t* column[kExactGroups];
+    for (int64_t g = 0; g < kExactGroups; ++g) {
+      column[g] = data + (group + std::min(g, count - 1)) * blocks * kBytes;
+      sums[g] = zero();
+    }
+    for (int64_t b = 0; b < blocks; ++b) {
+      multiply_column<Format>(column, x + b * kBlock, sums);
+      for (int64_t g = 0; g < kExactGroups; ++g) {
+        for (int64_t i = 0; i < kBytes; i += 64) __builtin_prefetch(column[g] + 1024 + i);
+        column[g] += kBytes;
+      }
     }
   }
 };

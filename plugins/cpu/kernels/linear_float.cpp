@@ -47,6 +47,7 @@ CLIKA_INLINE void transpose8(const T* const* rows, int64_t k, float* out) {
 
 template <class T>
 struct DenseSource {
+  static constexpr bool kHasSingle = false;
   const T* data;
   int64_t rows;
   int64_t columns;

@@ -11,7 +11,20 @@ CLIKA_INLINE vu load_words(const uint8_t* p) { return *reinterpret_cast<const vu
 CLIKA_INLINE vf load_halves(const uint8_t* p) { return load(reinterpret_cast<const f16*>(p)); }
 CLIKA_INLINE vu low_halves(vu x) { return x & 0x0f0f0f0fu; }
 CLIKA_INLINE vu high_halves(vu x) { return (x >> 4) & 0x0f0f0f0fu; }
-CLIKA_INLINE vi code(vu words, int shift) { return reinterpret_cast<vi>((words >> shift) & 15u); }
+// Byte c of every lane, without and with its sign.
+CLIKA_INLINE vi unsigned_byte(vu words, int c) {
+#if CLIKA_X86 && CLIKA_LEVEL >= 1
+  const __m128i pick = _mm_setr_epi8(c, -1, -1, -1, c + 4, -1, -1, -1, c + 8, -1, -1, -1, c + 12, -1, -1, -1);
+#if CLIKA_LEVEL == 2
+  return (vi)_mm512_shuffle_epi8((__m512i)words, _mm512_broadcast_i32x4(pick));
+#else
+  return (vi)_mm256_shuffle_epi8((__m256i)words, _mm256_broadcastsi128_si256(pick));
+#endif
+#else
+  return reinterpret_cast<vi>((words >> (8 * c)) & 255u);
+#endif
+}
+CLIKA_INLINE vi signed_byte(vu words, int c) { return reinterpret_cast<vi>(words << (24 - 8 * c)) >> 24; }
 CLIKA_INLINE vf to_floats(vi x) { return __builtin_convertvector(x, vf); }
 
 // The 32 int8 codes of a block of activations from their int32 lanes, and reductions over lanes.

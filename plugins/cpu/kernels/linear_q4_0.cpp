@@ -19,11 +19,7 @@ struct FormatQ4_0 {
   vf d;
 
   CLIKA_INLINE explicit FormatQ4_0(const uint8_t* column) {
-    for (int j = 0; j < 4; ++j) {
-      const vu words = load_words(column + 4 * W * j);
-      codes[j] = low_halves(words);
-      codes[4 + j] = high_halves(words);
-    }
+    for (int i = 0; i < 8; ++i) codes[i] = step(column, i);
     d = load_halves(column + 16 * W);
   }
 
@@ -32,17 +28,17 @@ struct FormatQ4_0 {
     return fma(to_floats(dot), d * splat(scale), sum);
   }
 
-  static CLIKA_INLINE void expand(const uint8_t* column, float* panel) {
-    const vf d = load_halves(column + 16 * W);
-    for (int half = 0; half < 8; half += 4) {
-      for (int j = 0; j < 4; ++j) {
-        const vu words = load_words(column + 4 * W * j);
-        for (int c = 0; c < 4; ++c) {
-          store(panel, d * to_floats(code(words, half + 8 * c) - 8));
-          panel += W;
-        }
-      }
-    }
+  static CLIKA_INLINE vu step(const uint8_t* column, int i) {
+    const vu words = load_words(column + 4 * W * (i % 4));
+    return i < 4 ? low_halves(words) : high_halves(words);
+  }
+
+  struct Scale {
+    vf d;
+    CLIKA_INLINE explicit Scale(const uint8_t* column) : d(load_halves(column + 16 * W)) {}
+  };
+  static CLIKA_INLINE vf value(vu words, int c, const Scale& scale) {
+    return scale.d * to_floats(unsigned_byte(words, c) - 8);
   }
 };
 

@@ -20,11 +20,7 @@ struct FormatQ4_1 {
   vf m;
 
   CLIKA_INLINE explicit FormatQ4_1(const uint8_t* column) {
-    for (int j = 0; j < 4; ++j) {
-      const vu words = load_words(column + 4 * W * j);
-      codes[j] = low_halves(words);
-      codes[4 + j] = high_halves(words);
-    }
+    for (int i = 0; i < 8; ++i) codes[i] = step(column, i);
     d = load_halves(column + 16 * W);
     m = load_halves(column + 18 * W);
   }
@@ -35,19 +31,20 @@ struct FormatQ4_1 {
     return fma(m, splat(float_of(scaled_sum)), sum);
   }
 
-  static CLIKA_INLINE void expand(const uint8_t* column, float* panel) {
-    const vf d = load_halves(column + 16 * W);
-    const vf m = load_halves(column + 18 * W);
-    for (int half = 0; half < 8; half += 4) {
-      for (int j = 0; j < 4; ++j) {
-        const vu words = load_words(column + 4 * W * j);
-        for (int c = 0; c < 4; ++c) {
-          // The product is exact (11 + 4 bits), so the fused form rounds as a product and a sum do.
-          store(panel, fma(d, to_floats(code(words, half + 8 * c)), m));
-          panel += W;
-        }
-      }
-    }
+  static CLIKA_INLINE vu step(const uint8_t* column, int i) {
+    const vu words = load_words(column + 4 * W * (i % 4));
+    return i < 4 ? low_halves(words) : high_halves(words);
+  }
+
+  struct Scale {
+    vf d;
+    vf m;
+    CLIKA_INLINE explicit Scale(const uint8_t* column)
+        : d(load_halves(column + 16 * W)), m(load_halves(column + 18 * W)) {}
+  };
+  // The product is exact (11 + 4 bits), so the fused form rounds as a product and a sum do.
+  static CLIKA_INLINE vf value(vu words, int c, const Scale& scale) {
+    return fma(scale.d, to_floats(unsigned_byte(words, c)), scale.m);
   }
 };
 

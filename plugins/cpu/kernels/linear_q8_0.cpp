@@ -20,7 +20,7 @@ struct FormatQ8_0 {
   vf d;
 
   CLIKA_INLINE explicit FormatQ8_0(const uint8_t* column) {
-    for (int j = 0; j < 8; ++j) codes[j] = prepare_signed(load_words(column + 4 * W * j));
+    for (int i = 0; i < 8; ++i) codes[i] = prepare_signed(step(column, i));
     d = load_halves(column + 32 * W);
   }
 
@@ -30,16 +30,14 @@ struct FormatQ8_0 {
     return fma(to_floats(dot), d * splat(scale), sum);
   }
 
-  static CLIKA_INLINE void expand(const uint8_t* column, float* panel) {
-    const vf d = load_halves(column + 32 * W);
-    for (int j = 0; j < 8; ++j) {
-      const vu words = load_words(column + 4 * W * j);
-      for (int c = 0; c < 4; ++c) {
-        const vi code = reinterpret_cast<vi>(words << (24 - 8 * c)) >> 24;
-        store(panel, d * to_floats(code));
-        panel += W;
-      }
-    }
+  static CLIKA_INLINE vu step(const uint8_t* column, int i) { return load_words(column + 4 * W * i); }
+
+  struct Scale {
+    vf d;
+    CLIKA_INLINE explicit Scale(const uint8_t* column) : d(load_halves(column + 32 * W)) {}
+  };
+  static CLIKA_INLINE vf value(vu words, int c, const Scale& scale) {
+    return scale.d * to_floats(signed_byte(words, c));
   }
 };
 
