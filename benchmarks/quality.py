@@ -16,11 +16,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.oracles.gguf_llama import (
     PASSAGES,
+    PROMPTS,
     compare,
-    log_softmax,
+    greedy_agreement,
     reference_logits,
     reference_model,
 )
+
 
 def llama_cpp_logits(path: str, texts: list[list[int]]) -> list[Any]:
     """Logits after each token from llama.cpp, flash attention off."""

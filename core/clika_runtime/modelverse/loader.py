@@ -346,13 +346,11 @@ def _bind(
         elif isinstance(owner, nn.Embedding):
             # A table that the head multiplies with takes the layout of products; the gather reads
             # that too.
-            value = crt.pack_weight(value, mode if tied and owner is table else "table")
+            value = crt.pack_weight(value, "exact" if tied and owner is table else "table")
             owner.output_dtype = compute
         setattr(owner, attribute, value)
         if value.scheme:
             checkpoint.drop_pages(name)
-    if tied and table is not None and table.weight.scheme:
-        model.head_mode = mode
 
 
 def _in_compute_dtype(value: Any, compute: Any, matrix: bool) -> Any:

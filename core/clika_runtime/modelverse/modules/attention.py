@@ -49,7 +49,8 @@ class Attention(nn.Module):
         queries, keys = num_heads * head_dim, num_kv_heads * head_dim
         self.q_proj = Linear(hidden_size, queries, bias, dtype, shard="col")
         self.k_proj = Linear(hidden_size, keys, bias, dtype, shard="col")
-        self.v_proj = Linear(hidden_size, keys, bias, dtype, shard="col")
+        # Values reach the result without a softmax in between, and there are few of them under GQA.
+        self.v_proj = Linear(hidden_size, keys, bias, dtype, shard="col", keep_exact=True)
         self.o_proj = Linear(queries, hidden_size, output_bias, dtype, shard="row")
 
     def cache_spec(self) -> KV:

@@ -28,9 +28,10 @@ class CausalLM(nn.Module):
         self.vocab_size = vocab_size
         self.tied = tied
         if not tied:
-            self.lm_head = Linear(hidden_size, vocab_size, False, dtype, shard="col")
-        # How a packed token table is multiplied when the head reads it.
-        self.head_mode = "exact"
+            # The head's error is the logits' error: it is multiplied exactly, tied or not.
+            self.lm_head = Linear(
+                hidden_size, vocab_size, False, dtype, shard="col", keep_exact=True
+            )
 
     @property
     def table(self) -> Any:
@@ -55,5 +56,5 @@ class CausalLM(nn.Module):
             # Scores of neighbouring tokens may differ by less than a step of a short dtype.
             hidden = hidden.to(crt.float32)
         if self.tied:
-            return crt.linear(hidden, self.model.embed_tokens.weight, None, mode=self.head_mode)
+            return crt.linear(hidden, self.model.embed_tokens.weight, None, mode="exact")
         return self.lm_head(hidden)
