@@ -1,6 +1,6 @@
 // Attention of packed query tokens over a paged cache of keys and values.
 //
-// A query row's positions are cut into absolute segments of 256 positions and those into blocks of 64. Within
+// A query row's positions are cut into absolute segments of 128 positions and those into blocks of 64. Within
 // a segment the blocks are folded in ascending order into a running maximum, sum and weighted sum of values;
 // the segments of a row are folded in ascending order too. This structure does not depend on how the work is
 // split, so a row's result is the same to the bit for every batch, chunk, page size and thread count; a long
@@ -9,7 +9,7 @@
 #include "attention.hpp"
 #include "math.hpp"
 
-constexpr int64_t kSegment = 256;
+constexpr int64_t kSegment = 128;
 constexpr int64_t kRowsWanted = 64;  // rows (tokens times the heads of a group) of a tile
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
@@ -51,7 +51,7 @@ struct State {
 };
 
 struct Worker {
-  float* query;    // [rows][size]
+  float* query;    // [heads][rows][size]
   float* columns;  // [size][kBlock]
   float* scores;   // [rows][kBlock]
   float* copies;   // [kBlock][width], where values are not read in place
@@ -59,8 +59,8 @@ struct Worker {
   State total;
 };
 
-int64_t worker_floats(const Problem& p, int64_t rows) {
-  const int64_t query = rows * p.size;
+int64_t worker_floats(const Problem& p, int64_t rows, int64_t heads) {
+  const int64_t query = heads * rows * p.size;
   const int64_t copies = p.direct_values ? 0 : kBlock * p.width;
   const int64_t states = 2 * (2 * rows + rows * p.width);
   const int64_t total = query + p.size * kBlock + rows * kBlock + copies + states;
@@ -73,11 +73,11 @@ float* take(float** from, int64_t n) {
   return part;
 }
 
-Worker make_worker(const Problem& p, int64_t rows, float* memory) {
+Worker make_worker(const Problem& p, int64_t rows, int64_t heads, float* memory) {
   Worker w;
   w.columns = take(&memory, p.size * kBlock);
   w.scores = take(&memory, rows * kBlock);
-  w.query = take(&memory, rows * p.size);
+  w.query = take(&memory, heads * rows * p.size);
   w.copies = p.direct_values ? nullptr : take(&memory, kBlock * p.width);
   for (State* s : {&w.segment, &w.total}) {
     s->maximum = take(&memory, rows);
@@ -169,6 +169,20 @@ void load_values(const Problem& p, int64_t sequence, int64_t head, int64_t base,
   });
 }
 
+// Asks the memory for positions that come next: whole rows of `heads` heads in ascending order. The kernel
+// itself reads one head at a time, in steps that the hardware does not see through.
+void fetch_rows(const Problem& p, const clika_value& pool, int64_t sequence, int64_t head, int64_t heads,
+                int64_t from, int64_t to) {
+  const int64_t size = pool.dtype == CLIKA_FLOAT32 ? 4 : 2;
+  const int64_t bytes = heads * pool.strides[2] * size;
+  const int32_t* pages = p.table + sequence * p.table_stride;
+  for (int64_t j = from; j < to; ++j) {
+    const int64_t offset = pages[j / p.page] * pool.strides[0] + j % p.page * pool.strides[1];
+    const char* row = data_of<char>(pool) + (offset + head * pool.strides[2]) * size;
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i);
+  }
+}
+
 // Turns a row's scores into weights and folds maximum and sum into its state; positions outside
 // [begin, end) of the block weigh 0.
 void weigh(const Problem& p, float* scores, int64_t begin, int64_t end, const State& state, int64_t row) {
@@ -207,47 +221,53 @@ void weigh(const Problem& p, float* scores, int64_t begin, int64_t end, const St
   scale_values(state.values + row * p.width, p.width, factor);
 }
 
-// Runs the blocks of one segment for the rows of a tile; the result is in w.segment.
-void run_segment(const Problem& p, const Tile& tile, int64_t head, int64_t segment, const Worker& w) {
-  const int64_t rows = tile.count * p.group;
+// Folds one block into the state of a tile's rows.
+void run_block(const Problem& p, const Tile& tile, int64_t head, int64_t base, const float* query,
+               const State& state, const Worker& w) {
   const int64_t length = p.lengths[tile.sequence];
-  clear(w.segment, rows, p.width);
-  const int64_t last = tile.position + tile.count - 1;
-  const int64_t from = std::max(segment * kSegment, p.low(tile.position) / kBlock * kBlock);
-  const int64_t to = std::min({(segment + 1) * kSegment, length, p.high(last, length)});
-  for (int64_t base = from; base < to; base += kBlock) {
-    const int64_t n = std::min(kBlock, length - base);
-    // The tokens that see something of this block: the bounds of what a token sees only ever rise.
-    int64_t begin = 0;
-    int64_t end = tile.count;
-    while (begin < end && p.high(tile.position + begin, length) <= base) ++begin;
-    while (end > begin && p.low(tile.position + end - 1) >= base + n) --end;
-    if (begin == end) continue;
-    const int64_t seen_from = std::max<int64_t>(0, p.low(tile.position + begin) - base);
-    const int64_t seen_to = std::min(n, p.high(tile.position + end - 1, length) - base);
-    const float* values[kBlock];
-    load_keys(p, tile.sequence, head, base, seen_to, w.columns);
-    load_values(p, tile.sequence, head, base, seen_to, w.copies, values);
-    const int64_t first_row = begin * p.group;
-    const int64_t row_count = (end - begin) * p.group;
-    scores(w.query + first_row * p.size, p.size, row_count, w.columns, p.size, seen_to,
-           w.scores + first_row * kBlock);
-    const int64_t written = (seen_to + W - 1) / W * W;
-    for (int64_t t = begin; t < end; ++t) {
-      const int64_t position = tile.position + t;
-      const int64_t low = std::max<int64_t>(0, p.low(position) - base);
-      const int64_t high = std::min(seen_to, p.high(position, length) - base);
-      for (int64_t r = t * p.group; r < (t + 1) * p.group; ++r) {
-        float* row = w.scores + r * kBlock;
-        if (low < high) weigh(p, row, low, high, w.segment, r);
-        // A row that sees less than its neighbours weighs the rest of the tile with 0.
-        const int64_t done = low < high ? (high + W - 1) / W * W : 0;
-        for (int64_t j = done; j < written; ++j) row[j] = 0.0f;
-      }
+  const int64_t n = std::min(kBlock, length - base);
+  // The tokens that see something of this block: the bounds of what a token sees only ever rise.
+  int64_t begin = 0;
+  int64_t end = tile.count;
+  while (begin < end && p.high(tile.position + begin, length) <= base) ++begin;
+  while (end > begin && p.low(tile.position + end - 1) >= base + n) --end;
+  if (begin == end) return;
+  const int64_t seen_from = std::max<int64_t>(0, p.low(tile.position + begin) - base);
+  const int64_t seen_to = std::min(n, p.high(tile.position + end - 1, length) - base);
+  const float* values[kBlock];
+  load_keys(p, tile.sequence, head, base, seen_to, w.columns);
+  load_values(p, tile.sequence, head, base, seen_to, w.copies, values);
+  const int64_t first_row = begin * p.group;
+  const int64_t row_count = (end - begin) * p.group;
+  scores(query + first_row * p.size, p.size, row_count, w.columns, p.size, seen_to,
+         w.scores + first_row * kBlock);
+  const int64_t written = (seen_to + W - 1) / W * W;
+  for (int64_t t = begin; t < end; ++t) {
+    const int64_t position = tile.position + t;
+    const int64_t low = std::max<int64_t>(0, p.low(position) - base);
+    const int64_t high = std::min(seen_to, p.high(position, length) - base);
+    for (int64_t r = t * p.group; r < (t + 1) * p.group; ++r) {
+      float* row = w.scores + r * kBlock;
+      if (low < high) weigh(p, row, low, high, state, r);
+      // A row that sees less than its neighbours weighs the rest of the tile with 0.
+      const int64_t done = low < high ? (high + W - 1) / W * W : 0;
+      for (int64_t j = done; j < written; ++j) row[j] = 0.0f;
     }
-    add_values(w.scores + first_row * kBlock, row_count, values, seen_from, seen_to, p.width,
-               w.segment.values + first_row * p.width, p.width);
   }
+  add_values(w.scores + first_row * kBlock, row_count, values, seen_from, seen_to, p.width,
+             state.values + first_row * p.width, p.width);
+}
+
+// The positions of a segment that a tile sees, from the start of a block on.
+struct Span {
+  int64_t from;
+  int64_t to;
+};
+Span span_of(const Problem& p, const Tile& tile, int64_t segment) {
+  const int64_t length = p.lengths[tile.sequence];
+  const int64_t last = tile.position + tile.count - 1;
+  return {std::max(segment * kSegment, p.low(tile.position) / kBlock * kBlock),
+          std::min({(segment + 1) * kSegment, length, p.high(last, length)})};
 }
 
 // total = total and then part, row by row.
@@ -304,27 +324,27 @@ void finish(const Problem& p, const Tile& tile, int64_t head, const State& total
   });
 }
 
-// query, key_pool, value_pool, block_table, cu_seqlens, kv_lens, sinks?; attrs causal, window; scalars scale,
-// softcap.
-int32_t run(const clika_call* call) {
+// The work of a call: tiles of tokens, and what bounds them.
+struct Work {
+  Tile* tiles;
+  int64_t count = 0;     // tiles
+  int64_t rows = 1;      // of the largest tile
+  int64_t first = 0;     // segment that some row sees
+  int64_t segments = 0;  // from the first to the last one
+  int64_t longest = 0;   // sequence
+};
+
+Problem read_problem(const clika_call* call) {
   const clika_value& query = call->inputs[0];
   const clika_value& keys = call->inputs[1];
   const clika_value& values = call->inputs[2];
-  const clika_value& table = call->inputs[3];
-  const clika_value& starts = call->inputs[4];
-  const clika_value& lengths = call->inputs[5];
-  const clika_value* sinks = present(call, 6) ? &call->inputs[6] : nullptr;
-  const int64_t tokens = query.shape[0];
-  const int64_t batch = table.shape[0];
-  if (tokens == 0 || query.shape[1] == 0) return CLIKA_OK;
-
   Problem p;
   p.query = &query;
   p.keys = &keys;
   p.values = &values;
-  p.table = data_of<int32_t>(table);
-  p.table_stride = table.strides[0];
-  p.lengths = data_of<int32_t>(lengths);
+  p.table = data_of<int32_t>(call->inputs[3]);
+  p.table_stride = call->inputs[3].strides[0];
+  p.lengths = data_of<int32_t>(call->inputs[5]);
   p.heads = keys.shape[2];
   p.group = query.shape[1] / p.heads;
   p.size = query.shape[2];
@@ -336,30 +356,39 @@ int32_t run(const clika_call* call) {
   p.direct_values = values.dtype == CLIKA_FLOAT32 && values.strides[3] == 1 && p.width == p.value_size;
   p.scale = static_cast<float>(scalar_float(call, 0, 1.0));
   p.softcap = static_cast<float>(scalar_float(call, 1, 0.0));
-  const bool packed = (table.shape[1] <= 1 || table.strides[1] == 1) &&
-                      (batch <= 1 || lengths.strides[0] == 1) &&
-                      (starts.shape[0] <= 1 || starts.strides[0] == 1);
-  if (!packed) {
-    return refuse(call,
-                  "paged_attention: block_table, cu_seqlens and kv_lens must be contiguous; call "
-                  ".contiguous() on them");
-  }
+  return p;
+}
 
-  // Tiles of tokens, with a check of everything that is used as an address.
+// The pages that a sequence's new tokens may read are addresses: each must lie in the pool.
+int32_t check_pages(const clika_call* call, const Problem& p, int64_t sequence, int64_t count,
+                    int64_t length) {
+  const int64_t pages = (length + p.page - 1) / p.page;
+  for (int64_t i = p.low(length - count) / p.page; i < pages; ++i) {
+    const int32_t id = p.table[sequence * p.table_stride + i];
+    if (id >= 0 && id < p.keys->shape[0]) continue;
+    return refuse(call, "paged_attention: block_table names block %d, outside the pool of %lld blocks", id,
+                  static_cast<long long>(p.keys->shape[0]));
+  }
+  return CLIKA_OK;
+}
+
+// Cuts the batch into tiles and checks lengths and tables on the way.
+int32_t plan(const clika_call* call, const Problem& p, Work* work) {
+  const clika_value& table = call->inputs[3];
+  const int32_t* start = data_of<int32_t>(call->inputs[4]);
+  const int64_t tokens = p.query->shape[0];
+  const int64_t batch = table.shape[0];
   const int64_t tile_tokens = std::max<int64_t>(1, kRowsWanted / p.group);
-  const int64_t most_tiles = tokens / tile_tokens + batch + 1;
-  Tile* tiles = static_cast<Tile*>(call->core->scratch(call, static_cast<size_t>(most_tiles) * sizeof(Tile)));
-  if (tiles == nullptr) return CLIKA_UNAVAILABLE;
-  const int32_t* start = data_of<int32_t>(starts);
+  const int64_t most = tokens / tile_tokens + batch + 1;
+  work->tiles = static_cast<Tile*>(call->core->scratch(call, static_cast<size_t>(most) * sizeof(Tile)));
+  if (work->tiles == nullptr) return CLIKA_UNAVAILABLE;
   if (start[0] != 0 || start[batch] < 0 || start[batch] > tokens) {
     return refuse(call,
-                  "paged_attention: cu_seqlens runs from %d to %d; it must start with 0 and end within "
-                  "the %lld tokens of query",
+                  "paged_attention: cu_seqlens runs from %d to %d; it must start with 0 and end within the "
+                  "%lld tokens of query",
                   start[0], start[batch], static_cast<long long>(tokens));
   }
-  int64_t tile_count = 0;
-  int64_t tile_rows = 1;
-  int64_t longest = 0;
+  int64_t first = std::numeric_limits<int64_t>::max();
   for (int64_t b = 0; b < batch; ++b) {
     const int64_t count = static_cast<int64_t>(start[b + 1]) - start[b];
     const int64_t length = p.lengths[b];
@@ -375,97 +404,178 @@ int32_t run(const clika_call* call) {
                     static_cast<long long>(b), static_cast<long long>(length), static_cast<long long>(count),
                     static_cast<long long>(table.shape[1] * p.page));
     }
-    const int64_t pages = (length + p.page - 1) / p.page;
-    for (int64_t i = p.low(length - count) / p.page; i < pages; ++i) {
-      const int32_t id = p.table[b * p.table_stride + i];
-      if (id < 0 || id >= keys.shape[0]) {
-        return refuse(call, "paged_attention: block_table names block %d, outside the pool of %lld blocks",
-                      id, static_cast<long long>(keys.shape[0]));
-      }
-    }
-    longest = std::max(longest, length);
+    const int32_t status = check_pages(call, p, b, count, length);
+    if (status != CLIKA_OK) return status;
+    work->longest = std::max(work->longest, length);
+    first = std::min(first, p.low(length - count) / kSegment);
     for (int64_t t = 0; t < count; t += tile_tokens) {
-      Tile& tile = tiles[tile_count++];
+      Tile& tile = work->tiles[work->count++];
       tile.sequence = static_cast<int32_t>(b);
       tile.first = static_cast<int32_t>(start[b] + t);
       tile.count = static_cast<int32_t>(std::min(tile_tokens, count - t));
       tile.position = static_cast<int32_t>(length - count + t);
-      tile_rows = std::max(tile_rows, tile.count * p.group);
+      work->rows = std::max(work->rows, tile.count * p.group);
     }
   }
-
-  const int64_t workers = call->core->num_threads();
-  const int64_t floats = worker_floats(p, tile_rows);
-  float* memory =
-      static_cast<float*>(call->core->scratch(call, static_cast<size_t>(workers * floats) * sizeof(float)));
-  if (memory == nullptr) return CLIKA_UNAVAILABLE;
-  clika_value& out = call->outputs[0];
-  // Tokens behind the last sequence (a plan may pad) get zeros.
-  const int64_t row_bytes = p.heads * p.group * p.value_size * (out.dtype == CLIKA_FLOAT32 ? 4 : 2);
-  std::memset(data_of<char>(out) + start[batch] * row_bytes, 0,
-              static_cast<size_t>((tokens - start[batch]) * row_bytes));
-  const int64_t tasks = tile_count * p.heads;
-  const int64_t segments = (longest + kSegment - 1) / kSegment;
-
-  const int64_t state_floats = tile_rows * (p.width + 2) + 48;
-  const bool split = workers > 1 && segments > 1 && tasks < 4 * workers &&
-                     tasks * segments * state_floats < (int64_t{4} << 20);
-  if (!split) {
-    // Little work stays on the caller: a region costs microseconds.
-    const int64_t work = tokens * p.heads * p.group * longest * (p.size + p.value_size);
-    const int64_t grain = work < 200000 ? tasks : 1;
-    parallel(call, tasks, grain, [&](int64_t begin, int64_t end, int32_t worker) {
-      const Worker w = make_worker(p, tile_rows, memory + worker * floats);
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t task = tasks - 1 - i;  // the longest first
-        const Tile& tile = tiles[task / p.heads];
-        const int64_t head = task % p.heads;
-        const int64_t rows = tile.count * p.group;
-        load_query(p, tile, head, w.query);
-        clear(w.total, rows, p.width);
-        const int64_t from = p.low(tile.position) / kSegment;
-        const int64_t to = std::min<int64_t>(
-            p.lengths[tile.sequence], p.high(tile.position + tile.count - 1, p.lengths[tile.sequence]));
-        for (int64_t s = from; s * kSegment < to; ++s) {
-          run_segment(p, tile, head, s, w);
-          fold(w.total, w.segment, rows, p.width);
-        }
-        finish(p, tile, head, w.total, sinks, out);
-      }
-    });
-    return CLIKA_OK;
-  }
-
-  // Few rows over a long cache: the segments are tasks of their own, folded afterwards in the same order.
-  float* states = static_cast<float*>(
-      call->core->scratch(call, static_cast<size_t>(tasks * segments * state_floats) * sizeof(float)));
-  if (states == nullptr) return CLIKA_UNAVAILABLE;
-  const auto state_of = [&](int64_t task, int64_t segment) {
-    float* at = states + (task * segments + segment) * state_floats;
-    State s;
-    s.maximum = take(&at, tile_rows);
-    s.sum = take(&at, tile_rows);
-    s.values = at;
-    return s;
-  };
-  parallel(call, tasks * segments, 1, [&](int64_t begin, int64_t end, int32_t worker) {
-    Worker w = make_worker(p, tile_rows, memory + worker * floats);
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t task = i / segments;
-      w.segment = state_of(task, i % segments);
-      load_query(p, tiles[task / p.heads], task % p.heads, w.query);
-      run_segment(p, tiles[task / p.heads], task % p.heads, i % segments, w);
-    }
-  });
-  const Worker w = make_worker(p, tile_rows, memory);
-  for (int64_t task = 0; task < tasks; ++task) {
-    const Tile& tile = tiles[task / p.heads];
-    const int64_t rows = tile.count * p.group;
-    clear(w.total, rows, p.width);
-    for (int64_t s = 0; s < segments; ++s) fold(w.total, state_of(task, s), rows, p.width);
-    finish(p, tile, task % p.heads, w.total, sinks, out);
+  if (work->count > 0) {
+    work->first = first;
+    work->segments = (work->longest + kSegment - 1) / kSegment - first;
   }
   return CLIKA_OK;
+}
+
+float* floats(const clika_call* call, int64_t n) {
+  return static_cast<float*>(call->core->scratch(call, static_cast<size_t>(n) * sizeof(float)));
+}
+
+// Many rows: a task is a tile and a head and runs all its segments.
+int32_t run_tiles(const clika_call* call, const Problem& p, const Work& work, const clika_value* sinks) {
+  const int64_t room = worker_floats(p, work.rows, 1);
+  float* memory = floats(call, room * call->core->num_threads());
+  if (memory == nullptr) return CLIKA_UNAVAILABLE;
+  const int64_t tasks = work.count * p.heads;
+  parallel(call, tasks, 1, [&](int64_t begin, int64_t end, int32_t worker) {
+    const Worker w = make_worker(p, work.rows, 1, memory + worker * room);
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t task = tasks - 1 - i;  // the longest first
+      const Tile& tile = work.tiles[task / p.heads];
+      const int64_t head = task % p.heads;
+      const int64_t rows = tile.count * p.group;
+      const int64_t length = p.lengths[tile.sequence];
+      const int64_t to = std::min(length, p.high(tile.position + tile.count - 1, length));
+      load_query(p, tile, head, w.query);
+      clear(w.total, rows, p.width);
+      for (int64_t s = p.low(tile.position) / kSegment; s * kSegment < to; ++s) {
+        clear(w.segment, rows, p.width);
+        const Span span = span_of(p, tile, s);
+        for (int64_t base = span.from; base < span.to; base += kBlock) {
+          run_block(p, tile, head, base, w.query, w.segment, w);
+        }
+        fold(w.total, w.segment, rows, p.width);
+      }
+      finish(p, tile, head, w.total, sinks, call->outputs[0]);
+    }
+  });
+  return CLIKA_OK;
+}
+
+int64_t state_floats(const Problem& p, const Work& work) { return work.rows * (p.width + 2) + 48; }
+
+// Few rows over a cache, as in decode: a task is a tile, a segment and some heads, and the segments are
+// folded afterwards in the same order. The heads take turns within a block, since their keys lie side by side
+// in memory.
+struct Segments {
+  const Problem& p;
+  const Work& work;
+  float* states;       // [tiles][segments][heads]
+  int64_t state_room;  // floats of one
+
+  State state(int64_t tile, int64_t segment, int64_t head) const {
+    float* at = states + ((tile * work.segments + segment) * p.heads + head) * state_room;
+    State s;
+    s.maximum = take(&at, work.rows);
+    s.sum = take(&at, work.rows);
+    s.values = at;
+    return s;
+  }
+
+  void run(int64_t index, int64_t segment, int64_t first_head, int64_t last_head, const Worker& w) const {
+    const Tile& tile = work.tiles[index];
+    const int64_t rows = tile.count * p.group;
+    const int64_t length = p.lengths[tile.sequence];
+    for (int64_t h = first_head; h < last_head; ++h) {
+      load_query(p, tile, h, w.query + (h - first_head) * rows * p.size);
+      clear(state(index, segment, h), rows, p.width);
+    }
+    const Span span = span_of(p, tile, work.first + segment);
+    for (int64_t base = span.from; base < span.to; base += kBlock) {
+      const int64_t heads = last_head - first_head;
+      for (int64_t h = first_head; h < last_head; ++h) {
+        // Each head asks for its share of the next block.
+        const int64_t from = base + kBlock + (h - first_head) * kBlock / heads;
+        const int64_t to = std::min(length, base + kBlock + (h - first_head + 1) * kBlock / heads);
+        fetch_rows(p, *p.keys, tile.sequence, first_head, heads, from, to);
+        fetch_rows(p, *p.values, tile.sequence, first_head, heads, from, to);
+        run_block(p, tile, h, base, w.query + (h - first_head) * rows * p.size, state(index, segment, h), w);
+      }
+    }
+  }
+
+  void finish_head(int64_t index, int64_t head, const clika_value* sinks, clika_value& out,
+                   const Worker& w) const {
+    const Tile& tile = work.tiles[index];
+    const int64_t rows = tile.count * p.group;
+    clear(w.total, rows, p.width);
+    for (int64_t s = 0; s < work.segments; ++s) fold(w.total, state(index, s, head), rows, p.width);
+    finish(p, tile, head, w.total, sinks, out);
+  }
+};
+
+int32_t run_segments(const clika_call* call, const Problem& p, const Work& work, const clika_value* sinks) {
+  const int64_t workers = call->core->num_threads();
+  const int64_t pieces = work.count * work.segments;
+  // All heads of a segment belong to one task where that leaves enough tasks, else each is one.
+  const int64_t heads = pieces >= 2 * workers || workers == 1 ? p.heads : 1;
+  const int64_t groups = p.heads / heads;
+  const int64_t room = worker_floats(p, work.rows, heads);
+  const int64_t state_room = state_floats(p, work);
+  float* memory = floats(call, room * workers);
+  float* states = floats(call, pieces * p.heads * state_room);
+  if (memory == nullptr || states == nullptr) return CLIKA_UNAVAILABLE;
+  const Segments all = {p, work, states, state_room};
+  // Little work stays on the caller: a region costs microseconds.
+  const int64_t cost = work.count * work.rows * p.heads * work.longest * (p.size + p.value_size);
+  const bool alone = cost < 150000;
+  parallel(call, pieces * groups, alone ? pieces * groups : 1,
+           [&](int64_t begin, int64_t end, int32_t worker) {
+             const Worker w = make_worker(p, work.rows, heads, memory + worker * room);
+             for (int64_t i = begin; i < end; ++i) {
+               const int64_t piece = i / groups;
+               const int64_t head = i % groups * heads;
+               all.run(piece / work.segments, piece % work.segments, head, head + heads, w);
+             }
+           });
+  const int64_t results = work.count * p.heads;
+  parallel(call, results, alone ? results : 16, [&](int64_t begin, int64_t end, int32_t worker) {
+    const Worker w = make_worker(p, work.rows, heads, memory + worker * room);
+    for (int64_t i = begin; i < end; ++i) {
+      all.finish_head(i / p.heads, i % p.heads, sinks, call->outputs[0], w);
+    }
+  });
+  return CLIKA_OK;
+}
+
+// query, key_pool, value_pool, block_table, cu_seqlens, kv_lens, sinks?; attrs causal, window; scalars scale,
+// softcap.
+int32_t run(const clika_call* call) {
+  const clika_value& query = call->inputs[0];
+  const clika_value& table = call->inputs[3];
+  const clika_value& starts = call->inputs[4];
+  const clika_value& lengths = call->inputs[5];
+  clika_value& out = call->outputs[0];
+  if (query.shape[0] == 0 || query.shape[1] == 0) return CLIKA_OK;
+  const bool packed = (table.shape[1] <= 1 || table.strides[1] == 1) &&
+                      (lengths.shape[0] <= 1 || lengths.strides[0] == 1) && starts.strides[0] == 1;
+  if (!packed) {
+    return refuse(call,
+                  "paged_attention: block_table, cu_seqlens and kv_lens must be contiguous; call "
+                  ".contiguous() on them");
+  }
+  const Problem p = read_problem(call);
+  Work work;
+  const int32_t status = plan(call, p, &work);
+  if (status != CLIKA_OK) return status;
+  // Tokens behind the last sequence (a plan may pad) get zeros.
+  const int64_t used = data_of<int32_t>(starts)[table.shape[0]];
+  const int64_t row_bytes = query.shape[1] * p.value_size * (out.dtype == CLIKA_FLOAT32 ? 4 : 2);
+  std::memset(data_of<char>(out) + used * row_bytes, 0,
+              static_cast<size_t>((query.shape[0] - used) * row_bytes));
+  if (work.count == 0) return CLIKA_OK;
+
+  const clika_value* sinks = present(call, 6) ? &call->inputs[6] : nullptr;
+  const int64_t state_total = work.count * work.segments * p.heads * state_floats(p, work);
+  const bool few = work.rows <= std::max<int64_t>(16, p.group) && state_total < (int64_t{4} << 20);
+  return few ? run_segments(call, p, work, sinks) : run_tiles(call, p, work, sinks);
 }
 
 CLIKA_KERNELS(paged_attention,
