@@ -11,10 +11,18 @@ plugin's code is named in them as ``"module:attribute"`` and is loaded on first 
 
     @hookimpl
     def clika_register_families(register):
-        register(FamilySpec(name="otter", contract=1, vendor="Otter Lab",
-        tasks=("text-generation",),
-                            modalities=("text -> text",), verbs=("prompt",), model_types=("otter",),
-                            load="clika_family_otter.model:FAMILY"))
+        register(
+            FamilySpec(
+                name="otter",
+                contract=1,
+                vendor="Otter Lab",
+                tasks=("text-generation",),
+                modalities=("text -> text",),
+                verbs=("prompt",),
+                model_types=("otter",),
+                load="clika_family_otter.model:FAMILY",
+            )
+        )
 """
 
 from __future__ import annotations
