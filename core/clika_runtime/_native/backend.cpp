@@ -294,6 +294,7 @@ ErrorPtr run_kernel(const clika_kernel& kernel, clika_call& call, CallContext& c
   }
   if (status == CLIKA_OK) status = kernel.run(&call);
   scratch.reset(mark);
+  if (ErrorPtr thrown = Pool::take_failure(); thrown && !context.error) context.error = thrown;
   if (status != CLIKA_OK && !context.error) {
     context.error = make_error(CLIKA_INTERNAL, "INTERNAL",
                                std::string(kernel.name) + ": the kernel failed with status " +

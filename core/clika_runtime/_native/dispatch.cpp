@@ -337,6 +337,57 @@ void drop_pages(const TensorRecord& record) {
 #endif
 }
 
+namespace {
+
+// The packed weights of a model live and die together. Those too small for huge pages of their own share regions
+// that have them: a weight that is read once per token is bound by memory, and on small pages by page walks as well.
+constexpr size_t kRegionBytes = size_t{16} << 20;
+constexpr size_t kRegionShare = size_t{4} << 20;  // from here on a block of its own gets huge pages
+
+struct WeightRegion {
+  char* data;
+  size_t used = 0;
+  int64_t references = 0;
+};
+SpinLock region_lock;
+WeightRegion* open_region = nullptr;  // takes the next weights
+
+void release_share(void* owner) {
+  WeightRegion* region = static_cast<WeightRegion*>(owner);
+  region_lock.lock();
+  const bool last = --region->references == 0;
+  if (last && region == open_region) open_region = nullptr;
+  region_lock.unlock();
+  if (!last) return;
+  host_allocator().release(region->data, kRegionBytes);
+  delete region;
+}
+
+Storage* weight_storage(int32_t device, size_t nbytes) {
+  Allocator& allocator = device_allocator(device);
+  if (&allocator != &host_allocator() || nbytes >= kRegionShare) {
+    return Storage::create(allocator, nbytes, device, false);
+  }
+  const size_t share = (nbytes + 63) / 64 * 64;
+  region_lock.lock();
+  if (open_region == nullptr || open_region->used + share > kRegionBytes) {
+    char* data = static_cast<char*>(allocator.allocate(kRegionBytes));
+    if (data == nullptr) {
+      region_lock.unlock();
+      return nullptr;
+    }
+    open_region = new WeightRegion{data};  // the one before is freed with its last weight
+  }
+  WeightRegion* region = open_region;
+  char* const data = region->data + region->used;
+  region->used += share;
+  ++region->references;
+  region_lock.unlock();
+  return Storage::borrow(data, nbytes, device, Storage::kBorrowed, release_share, region, true);
+}
+
+}  // namespace
+
 ErrorPtr pack_weight(const TensorRecord& weight, int32_t mode, TensorRecord* packed) {
   *packed = weight;
   packed->storage->retain();
@@ -357,8 +408,7 @@ ErrorPtr pack_weight(const TensorRecord& weight, int32_t mode, TensorRecord* pac
     return nullptr;  // kept as published
   }
   packed->storage->drop();
-  packed->storage = Storage::create(device_allocator(weight.device), static_cast<size_t>(info.nbytes),
-                                    weight.device, false);
+  packed->storage = weight_storage(weight.device, static_cast<size_t>(info.nbytes));
   if (packed->storage == nullptr || packed->storage->data() == nullptr) {
     if (packed->storage != nullptr) packed->storage->drop();
     return out_of_memory(info.nbytes);
