@@ -74,7 +74,8 @@ CLIKA_INLINE void transpose_square(const T* const* rows, int64_t column, float* 
 // columns[d][j] = rows[j][d] as float, for n rows; the columns from n up to the next multiple of `kSquare`
 // are zero, what lies beyond is not written.
 template <class T>
-void keys_to_columns(const T* const* rows, int64_t n, int64_t step, int64_t size, float* columns) {
+CLIKA_NOINLINE void keys_to_columns(const T* const* rows, int64_t n, int64_t step, int64_t size,
+                                    float* columns) {
   int64_t j = 0;
   if (step == 1) {
     for (; j + kSquare <= n; j += kSquare) {
@@ -152,16 +153,16 @@ constexpr int tile_vectors() {
 #endif
 
 template <int R>
-void scores_of(const float* query, int64_t query_stride, const float* columns, int64_t size, int64_t n,
-               float* scores) {
+CLIKA_NOINLINE void scores_of(const float* query, int64_t query_stride, const float* columns, int64_t size,
+                              int64_t n, float* scores) {
   constexpr int N = tile_vectors<R>() * W > kBlock ? static_cast<int>(kBlock / W) : tile_vectors<R>();
   int64_t j = 0;
   for (; j + N * W <= n; j += N * W) score_tile<R, N>(query, query_stride, columns + j, size, scores + j);
   for (; j < n; j += W) score_tile<R, 1>(query, query_stride, columns + j, size, scores + j);
 }
 template <int R>
-void values_of(const float* weights, const float* const* values, int64_t begin, int64_t end, int64_t size,
-               float* sums, int64_t sums_stride) {
+CLIKA_NOINLINE void values_of(const float* weights, const float* const* values, int64_t begin, int64_t end,
+                              int64_t size, float* sums, int64_t sums_stride) {
   constexpr int N = tile_vectors<R>();
   int64_t e = 0;
   for (; e + N * W <= size; e += N * W) value_tile<R, N>(weights, values, begin, end, e, sums, sums_stride);

@@ -307,7 +307,8 @@ struct Functions {
 };
 
 inline int32_t no_compute(const clika_call* call) {
-  return fail(call, CLIKA_UNSUPPORTED, "NOT_IMPLEMENTED_FOR_DTYPE", "the CPU kernel does not compute in this dtype");
+  return fail(call, CLIKA_UNSUPPORTED, "NOT_IMPLEMENTED_FOR_DTYPE",
+              "the CPU kernel does not compute in this dtype");
 }
 
 template <class C>

@@ -29,6 +29,7 @@
 #endif
 
 #define CLIKA_INLINE inline __attribute__((always_inline))
+#define CLIKA_NOINLINE __attribute__((noinline))
 
 // CLIKA_LEVEL: 0 portable, 1 avx2, 2 avx512.
 #if defined(CLIKA_PLAIN)

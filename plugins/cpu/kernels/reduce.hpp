@@ -50,11 +50,32 @@ struct Reduction {
   }
 };
 
-// An operation: `Carry` is what is kept between tiles, `start()` its neutral value, `tile` folds a tile into
-// it, `column` folds one element, `result` gives the final value for n elements.
+// What is kept between tiles: float64 for floats, the type itself for integers.
+template <class C>
+using CarryOf = typename std::conditional<std::is_integral<C>::value, C, double>::type;
+
+// An operation: its neutral value, a tile folded into one carry, a tile folded element by element into
+// as many carries, and the final value of n elements.
+template <class C>
+struct Fold {
+  CarryOf<C> start;
+  CarryOf<C> (*tile)(CarryOf<C> carry, const C* x, int64_t n);
+  void (*columns)(CarryOf<C>* carry, const C* x, int64_t n);
+  C (*result)(CarryOf<C> carry, int64_t n);
+};
+
 template <class C, class Op>
-int32_t reduce(const clika_call* call) {
-  using Carry = typename Op::Carry;
+void fold_columns(CarryOf<C>* carry, const C* x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) carry[i] = Op::column(carry[i], x[i]);
+}
+template <class C, class Op>
+constexpr Fold<C> fold_of() {
+  return {Op::start(), Op::tile, fold_columns<C, Op>, Op::result};
+}
+
+template <class C>
+int32_t reduce(const clika_call* call, const Fold<C>& fold) {
+  using Carry = CarryOf<C>;
   const clika_value& in = call->inputs[0];
   clika_value& out = call->outputs[0];
   const Reduction r(call);
@@ -74,12 +95,12 @@ int32_t reduce(const clika_call* call) {
       Carry carry[kTile];
       int64_t done = begin;
       kept.run(begin, end, kTile, [&](const int64_t* at, int64_t count) {
-        for (int64_t i = 0; i < count; ++i) carry[i] = Op::start();
+        std::fill(carry, carry + count, fold.start);
         gone.run(0, n, 1, [&](const int64_t* step, int64_t) {
           loader(x, in.data, at[0] + step[0], 1, count);
-          for (int64_t i = 0; i < count; ++i) carry[i] = Op::column(carry[i], x[i]);
+          fold.columns(carry, x, count);
         });
-        for (int64_t i = 0; i < count; ++i) x[i] = static_cast<C>(Op::result(carry[i], n));
+        for (int64_t i = 0; i < count; ++i) x[i] = fold.result(carry[i], n);
         storer(x, out.data, done, 1, count);
         done += count;
       });
@@ -91,7 +112,7 @@ int32_t reduce(const clika_call* call) {
     alignas(64) C x[kTile];
     int64_t done = begin;
     kept.run(begin, end, 1, [&](const int64_t* at, int64_t) {
-      Carry carry = Op::start();
+      Carry carry = fold.start;
       gone.run(0, n, kTile, [&](const int64_t* step, int64_t count) {
         const C* tile = x;
         if (direct) {
@@ -99,9 +120,9 @@ int32_t reduce(const clika_call* call) {
         } else {
           loader(x, in.data, at[0] + step[0], gone.step[0], count);
         }
-        carry = Op::tile(carry, tile, count);
+        carry = fold.tile(carry, tile, count);
       });
-      const C value = static_cast<C>(Op::result(carry, n));
+      const C value = fold.result(carry, n);
       storer(&value, out.data, done++, 1, 1);
     });
   });
@@ -110,23 +131,29 @@ int32_t reduce(const clika_call* call) {
 
 // ------------------------------------------------------------------ operations
 template <class C>
-struct Identity {
-  static constexpr C lowest() {
-    return std::numeric_limits<C>::has_infinity ? -std::numeric_limits<C>::infinity()
-                                                : std::numeric_limits<C>::lowest();
-  }
-  static constexpr C highest() {
-    return std::numeric_limits<C>::has_infinity ? std::numeric_limits<C>::infinity()
-                                                : std::numeric_limits<C>::max();
-  }
-};
+constexpr CarryOf<C> lowest() {
+  using L = std::numeric_limits<CarryOf<C>>;
+  return L::has_infinity ? -L::infinity() : L::lowest();
+}
+template <class C>
+constexpr CarryOf<C> highest() {
+  using L = std::numeric_limits<CarryOf<C>>;
+  return L::has_infinity ? L::infinity() : L::max();
+}
 
-// Sums of floats: within a tile in C, lane by lane, across tiles in float64.
+// Sums of floats: within a tile lane by lane in the compute type, across tiles in float64. Integers wrap
+// around.
 template <class C, bool kMean>
 struct Sum {
-  using Carry = typename std::conditional<std::is_integral<C>::value, uint64_t, double>::type;
-  static Carry start() { return 0; }
-  static Carry column(Carry carry, C x) { return carry + static_cast<Carry>(x); }
+  using Carry = CarryOf<C>;
+  static constexpr Carry start() { return 0; }
+  static Carry column(Carry carry, C x) {
+    if constexpr (std::is_integral<C>::value) {
+      return static_cast<Carry>(static_cast<uint64_t>(carry) + static_cast<uint64_t>(x));
+    } else {
+      return carry + static_cast<Carry>(x);
+    }
+  }
   static Carry tile(Carry carry, const C* x, int64_t n) {
     if constexpr (std::is_same<C, float>::value) {
       vf a = zero();
@@ -139,7 +166,7 @@ struct Sum {
       for (; i < n; i += W) a += n - i >= W ? load(x + i) : load_partial(x + i, n - i);
       return carry + static_cast<double>(reduce_add(a + b));
     } else {
-      for (int64_t i = 0; i < n; ++i) carry += static_cast<Carry>(x[i]);
+      for (int64_t i = 0; i < n; ++i) carry = column(carry, x[i]);
       return carry;
     }
   }
@@ -151,64 +178,59 @@ struct Sum {
 
 template <class C>
 struct Product {
-  using Carry = typename std::conditional<std::is_integral<C>::value, uint64_t, double>::type;
-  static Carry start() { return 1; }
-  static Carry column(Carry carry, C x) { return carry * static_cast<Carry>(x); }
+  using Carry = CarryOf<C>;
+  static constexpr Carry start() { return 1; }
+  static Carry column(Carry carry, C x) {
+    if constexpr (std::is_integral<C>::value) {
+      return static_cast<Carry>(static_cast<uint64_t>(carry) * static_cast<uint64_t>(x));
+    } else {
+      return carry * static_cast<Carry>(x);
+    }
+  }
   static Carry tile(Carry carry, const C* x, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) carry *= static_cast<Carry>(x[i]);
+    for (int64_t i = 0; i < n; ++i) carry = column(carry, x[i]);
     return carry;
   }
   static C result(Carry carry, int64_t) { return static_cast<C>(carry); }
 };
 
+// Floats are compared on vectors, with a look for NaN beside.
 template <class C, int kSign>
 struct Extremum {
-  using Carry = C;
-  static Carry start() { return kSign > 0 ? Identity<C>::lowest() : Identity<C>::highest(); }
+  using Carry = CarryOf<C>;
+  static constexpr Carry start() { return kSign > 0 ? lowest<C>() : highest<C>(); }
   static Carry column(Carry carry, C x) {
-    return carry != carry ? carry : (kSign > 0 ? carry > x : carry < x) ? carry : x;
+    const Carry y = static_cast<Carry>(x);
+    return carry != carry ? carry : (kSign > 0 ? carry > y : carry < y) ? carry : y;
   }
   static Carry tile(Carry carry, const C* x, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) carry = column(carry, x[i]);
-    return carry;
-  }
-  static C result(Carry carry, int64_t) { return carry; }
-};
-// The extremum of floats on vectors; NaN is looked for beside.
-template <int kSign>
-struct Extremum<float, kSign> {
-  using Carry = float;
-  static Carry start() { return kSign > 0 ? Identity<float>::lowest() : Identity<float>::highest(); }
-  static Carry column(Carry carry, float x) {
-    return carry != carry ? carry : (kSign > 0 ? carry > x : carry < x) ? carry : x;
-  }
-  static Carry tile(Carry carry, const float* x, int64_t n) {
-    vf best = splat(start());
-    vi nan = splat_int(0);
     int64_t i = 0;
-    for (; i + W <= n; i += W) {
-      const vf y = load(x + i);
-      nan |= y != y;
-      best = kSign > 0 ? vmax(y, best) : vmin(y, best);
+    if constexpr (std::is_same<C, float>::value) {
+      vf best = splat(static_cast<float>(start()));
+      vi nan = splat_int(0);
+      for (; i + W <= n; i += W) {
+        const vf y = load(x + i);
+        nan |= y != y;
+        best = kSign > 0 ? vmax(y, best) : vmin(y, best);
+      }
+      for (int k = 0; k < W; ++k) {
+        if (nan[k]) return std::numeric_limits<double>::quiet_NaN();
+      }
+      carry = column(carry, kSign > 0 ? reduce_max(best) : reduce_min(best));
     }
-    for (int k = 0; k < W; ++k) {
-      if (nan[k]) return std::numeric_limits<float>::quiet_NaN();
-    }
-    carry = column(carry, kSign > 0 ? reduce_max(best) : reduce_min(best));
     for (; i < n; ++i) carry = column(carry, x[i]);
     return carry;
   }
-  static float result(Carry carry, int64_t) { return carry; }
+  static C result(Carry carry, int64_t) { return static_cast<C>(carry); }
 };
 
 template <bool kAll>
 struct Truth {
-  using Carry = int64_t;
-  static Carry start() { return kAll ? 1 : 0; }
-  static Carry column(Carry carry, int64_t x) { return kAll ? carry & (x != 0) : carry | (x != 0); }
-  static Carry tile(Carry carry, const int64_t* x, int64_t n) {
+  static constexpr int64_t start() { return kAll ? 1 : 0; }
+  static int64_t column(int64_t carry, int64_t x) { return kAll ? carry & (x != 0) : carry | (x != 0); }
+  static int64_t tile(int64_t carry, const int64_t* x, int64_t n) {
     for (int64_t i = 0; i < n; ++i) carry = column(carry, x[i]);
     return carry;
   }
-  static int64_t result(Carry carry, int64_t) { return carry; }
+  static int64_t result(int64_t carry, int64_t) { return carry; }
 };

@@ -6,7 +6,8 @@
 
 template <class Op>
 int32_t run(const clika_call* call) {
-  return reduce<float, Op>(call);
+  static constexpr Fold<float> fold = fold_of<float, Op>();
+  return reduce(call, fold);
 }
 
 constexpr Entry over(const char* name, clika_kernel_fn run) {

@@ -72,7 +72,8 @@ template <class U>
 bool gather(const clika_value& in, const clika_value& index, clika_value& out, int32_t dim, int64_t* bad) {
   const Axis axis = axis_of(in, dim);
   // The input seen with index's shape, standing still along the gathered dimension.
-  int64_t strides[CLIKA_MAX_RANK];
+  // A scalar input counts as one dimension of size 1, so the index may have a dimension that the input lacks.
+  int64_t strides[CLIKA_MAX_RANK] = {};
   for (int32_t d = 0; d < in.rank; ++d) strides[d] = d == dim ? 0 : in.strides[d];
   clika_value base = in;
   base.shape = index.shape;

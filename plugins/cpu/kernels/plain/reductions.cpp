@@ -3,15 +3,20 @@
 #include "elementwise.hpp"
 #include "reduce.hpp"
 
+template <class C, class Op>
+int32_t run_as(const clika_call* call) {
+  static constexpr Fold<C> fold = fold_of<C, Op>();
+  return reduce(call, fold);
+}
 template <template <class> class Op>
 int32_t run(const clika_call* call) {
   switch (compute_of(call->inputs[0].dtype)) {
     case kDouble:
-      return reduce<double, Op<double>>(call);
+      return run_as<double, Op<double>>(call);
     case kInt:
-      return reduce<int64_t, Op<int64_t>>(call);
+      return run_as<int64_t, Op<int64_t>>(call);
     case kUint:
-      return reduce<uint64_t, Op<uint64_t>>(call);
+      return run_as<uint64_t, Op<uint64_t>>(call);
     default:
       return no_compute(call);
   }
@@ -23,9 +28,9 @@ using Largest = Extremum<C, 1>;
 template <class C>
 using Smallest = Extremum<C, -1>;
 
-int32_t run_mean(const clika_call* call) { return reduce<double, Sum<double, true>>(call); }
-int32_t run_any(const clika_call* call) { return reduce<int64_t, Truth<false>>(call); }
-int32_t run_all(const clika_call* call) { return reduce<int64_t, Truth<true>>(call); }
+int32_t run_mean(const clika_call* call) { return run_as<double, Sum<double, true>>(call); }
+int32_t run_any(const clika_call* call) { return run_as<int64_t, Truth<false>>(call); }
+int32_t run_all(const clika_call* call) { return run_as<int64_t, Truth<true>>(call); }
 
 constexpr Entry over(const char* name, clika_kernel_fn run, uint64_t dtypes) {
   return Entry(name, run).in(dtypes).out(dtypes);
