@@ -65,6 +65,8 @@ const clika_core* core_table() noexcept;
 ErrorPtr run_kernel(const clika_kernel& kernel, clika_call& call, CallContext& context) noexcept;
 
 bool is_contiguous(int32_t rank, const int64_t* shape, const int64_t* strides) noexcept;
+// The most elements a shape may have: their bits still fit 64 bits.
+constexpr int64_t kMaxElements = INT64_C(1) << 56;
 int64_t count_elements(int32_t rank, const int64_t* shape) noexcept;
 int32_t dtype_bits(int32_t dtype) noexcept;  // 0 for undefined
 int64_t dense_bytes(int32_t rank, const int64_t* shape, int32_t dtype) noexcept;

@@ -230,6 +230,7 @@ cdef class Op:
         cdef Tensor t
         cdef double f
         cdef int64_t integer
+        cdef int overflow = 0
         cdef bint traced = False
         cdef const Binding* binding
         key.n = 0
@@ -300,7 +301,9 @@ cdef class Op:
             elif kind == _STATIC:
                 if type(value) is int:
                     key_tag(&key, c"i")
-                    integer = value
+                    integer = PyLong_AsLongLongAndOverflow(value, &overflow)
+                    if overflow:
+                        raise self._too_large(i, value)
                     key_bytes(&key, &integer, 8)
                 elif value is None:
                     key_tag(&key, c"n")
@@ -368,6 +371,18 @@ cdef class Op:
         values[i] = parts
         return self(*values)
 
+    cdef object _too_large(self, int i, object value):
+        return invalid(f"{self.name}: {self.args[i].name} = {value} does not fit 64 bits")
+
+    cdef object _integer(self, int i, object value):
+        """A static integer, within 64 bits."""
+        if isinstance(value, SymInt):
+            return value
+        value = value.__index__()
+        if not -(1 << 63) <= value < (1 << 63):
+            raise self._too_large(i, value)
+        return value
+
     cdef object _settle(self, int i, object value):
         """A static argument in the one form that rules, keys and kernels see (step 2 of the record's text)."""
         arg = self.args[i]
@@ -377,12 +392,12 @@ cdef class Op:
                 if isinstance(value, Tensor):
                     value = value.tolist()
                 if isinstance(value, (int, SymInt)):
-                    return (value,)
-                return tuple([v if isinstance(v, SymInt) else v.__index__() for v in value])
+                    return (self._integer(i, value),)
+                return tuple([self._integer(i, v) for v in value])
             if kind == "int":
                 if isinstance(value, (list, tuple)) and len(value) == 1:
                     value = value[0]
-                return value if isinstance(value, SymInt) else value.__index__()
+                return self._integer(i, value)
             if kind == "floats":
                 return (float(value),) if isinstance(value, (int, float)) else tuple([float(v) for v in value])
             if kind == "float":
@@ -494,7 +509,9 @@ cdef class Op:
             if self.kinds[i] == _SCALAR:
                 metas.append(None)
             elif self.kinds[i] == _STATIC:
-                metas.append(self._settle(i, value) if value is not None and type(value) is not bool
+                # A bool is not taken for a dtype, a device or a mode.
+                metas.append(self._settle(i, value) if value is not None
+                             and (type(value) is not bool or self.args[i].type not in ("bool", "int", "number"))
                              and not isinstance(value, tuple) or self.args[i].type == "ints"
                              and value is not None else value)
             elif value is None:
@@ -922,6 +939,7 @@ cdef OutputPlan _output_plan(object record, object result, Frame* frame, int32_t
     plan.nbytes = 0
     plan.kind = OutputKind.kNew
     if isinstance(result, View):
+        _check_view(result.shape, record.name)
         plan.kind = OutputKind.kView
         plan.source = result.source
         plan.offset = result.offset

@@ -19,6 +19,11 @@ int64_t clamp_mul(int64_t a, int64_t b) {
   if (product < -static_cast<long double>(kMax)) return -kMax;
   return a * b;
 }
+// Sizes stop at kMax: a product or sum of absurd bounds is still absurd, and never wraps round to a small size.
+int64_t clamp_add(int64_t a, int64_t b) {
+  return std::max(-kMax, std::min(kMax, a)) + std::max(-kMax, std::min(kMax, b));
+}
+int64_t clamp(int64_t a) { return std::max(-kMax, std::min(kMax, a)); }
 }  // namespace
 
 int64_t Sizes::symbol(const std::string& name, int64_t low, int64_t high) {
@@ -58,7 +63,9 @@ int64_t Sizes::intern(Polynomial polynomial) {
 
 int64_t Sizes::add(int64_t a, int64_t b) {
   Polynomial sum = polynomial(a);
-  for (const auto& [monomial, coefficient] : polynomial(b)) sum[monomial] += coefficient;
+  for (const auto& [monomial, coefficient] : polynomial(b)) {
+    sum[monomial] = clamp(clamp_add(sum[monomial], coefficient));
+  }
   return intern(std::move(sum));
 }
 
@@ -75,7 +82,7 @@ int64_t Sizes::multiply(int64_t a, int64_t b) {
       Monomial merged(left);
       merged.insert(merged.end(), right.begin(), right.end());
       std::sort(merged.begin(), merged.end());
-      product[merged] += x * y;
+      product[merged] = clamp(clamp_add(product[merged], clamp_mul(x, y)));
     }
   }
   return intern(std::move(product));
@@ -194,8 +201,8 @@ void Sizes::evaluate(const std::vector<int64_t>& symbols, std::vector<int64_t>* 
     int64_t sum = 0;
     for (const auto& [monomial, coefficient] : polynomial) {
       int64_t product = coefficient;
-      for (int32_t id : monomial) product *= factors[id];
-      sum += product;
+      for (int32_t id : monomial) product = clamp_mul(product, factors[id]);
+      sum = clamp(clamp_add(sum, product));
     }
     return sum;
   };
@@ -216,6 +223,19 @@ Graph::~Graph() {
   for (Value& value : values) {
     if (value.storage != nullptr) value.storage->drop();
   }
+}
+
+std::shared_ptr<Graph> Graph::snapshot() const {
+  auto copy = std::make_shared<Graph>();
+  copy->sizes = sizes;
+  copy->values = values;
+  copy->nodes = nodes;
+  copy->inputs = inputs;
+  copy->scalar_inputs = scalar_inputs;
+  for (Value& value : copy->values) {
+    if (value.storage != nullptr) value.storage->retain();
+  }
+  return copy;
 }
 
 int32_t Graph::add_value(Value value) {

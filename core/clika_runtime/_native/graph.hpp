@@ -124,6 +124,8 @@ class Graph {
   // A captured tensor; the same storage, offset and shape give the same value.
   int32_t capture(Value value, bool state);
   int32_t add_node(Node node);
+  // A copy that later recording does not change: what a plan keeps.
+  std::shared_ptr<Graph> snapshot() const;
   // The latest version of a value after in-place writes.
   int32_t latest(int32_t value) const;
 

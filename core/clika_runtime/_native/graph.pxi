@@ -13,6 +13,9 @@ cdef class SymInt:
     cdef object owner    # the GraphRecorder
     cdef int64_t size
 
+    def __init__(self, *args, **kwargs):
+        raise TypeError("SymInt: make one with GraphRecorder.symbol()")
+
     cdef object _other(self, object other):
         if isinstance(other, SymInt):
             if (<SymInt>other).owner is not self.owner:
@@ -150,6 +153,9 @@ cdef class _GraphScalar:
     cdef object owner
     cdef int32_t index
     cdef readonly str name
+
+    def __init__(self, *args, **kwargs):
+        raise TypeError("make a scalar of a recording with GraphRecorder.scalar()")
 
 
 @cython.final
@@ -312,6 +318,8 @@ cdef class GraphRecorder:
         results = record.infer(*metas)
         single = not isinstance(results, (tuple, list))
         outputs = (results,) if single else tuple(results)
+        for result in outputs:
+            _check_view(result.shape, op.name)
         if outputs and all(isinstance(result, View) for result in outputs):
             return self._record_views(op, values, outputs, single)
         if "view" in record.traits:
@@ -534,6 +542,9 @@ cdef class Plan:
     cdef tuple names
     cdef bint single
 
+    def __init__(self, *args, **kwargs):
+        raise TypeError("Plan: make one with GraphRecorder.compile()")
+
     def run(self, inputs, scalars=None):
         """Runs the program. Raises `InvalidArgumentError` for inputs that do not fit the recording, and what a
         kernel failed with. Ctrl-C cancels between instructions."""
@@ -547,6 +558,8 @@ cdef class Plan:
             if len(inputs) != len(self.input_names) or any(name not in inputs for name in self.input_names):
                 raise invalid(f"run: the plan's inputs are {list(self.input_names)}, got {list(inputs)}")
             inputs = [inputs[name] for name in self.input_names]
+        # A list of our own: its length is its length, and no other thread empties it while the program runs.
+        inputs = list(inputs)
         if len(inputs) > 64:
             raise invalid("run: more than 64 inputs")
         for item in inputs:
@@ -555,19 +568,24 @@ cdef class Plan:
                                 f"tensor, got {type(item).__name__}")
             records[n] = &(<Tensor>item).record
             n += 1
-        if scalars:
+        if scalars is not None:
             known = [name.decode() for name in self.native.get().graph().scalar_inputs]
             if isinstance(scalars, dict):
                 if set(scalars) != set(known):
                     raise invalid(f"run: the plan's scalars are {known}, got {list(scalars)}")
                 scalars = [scalars[name] for name in known]
+            scalars = list(scalars)
             if len(scalars) > 32:
                 raise invalid("run: more than 32 scalars")
             for value in scalars:
                 values[m].is_none = value is None
                 values[m].is_float = isinstance(value, float)
                 values[m].f = 0 if value is None else value
-                values[m].i = 0 if value is None else <int64_t>values[m].f if isinstance(value, float) else value
+                try:
+                    values[m].i = (0 if value is None or isinstance(value, float) and not -9e18 < value < 9e18
+                                   else int(value))
+                except OverflowError:
+                    raise invalid(f"run: scalar {value} does not fit 64 bits") from None
                 m += 1
         with nogil:
             error = self.native.get().run(records, n, values, m, &results)

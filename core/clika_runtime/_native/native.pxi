@@ -14,6 +14,9 @@ from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 cimport cython
 
+cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
+
 cdef extern from "clika_runtime/plugin.h" nogil:
     int CLIKA_PLUGIN_ABI
     int CLIKA_MAX_RANK

@@ -14,6 +14,21 @@ ErrorPtr invalid(const std::string& message) {
   return make_error(CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", message);
 }
 
+std::shared_ptr<Attrs> copy_attrs(const Attrs& from) {
+  auto copy = std::make_shared<Attrs>();
+  for (const clika_attr& item : from.items) {
+    switch (item.kind) {
+      case CLIKA_ATTR_INT: copy->add_int(item.v.i); break;
+      case CLIKA_ATTR_FLOAT: copy->add_float(item.v.f); break;
+      case CLIKA_ATTR_INTS: copy->add_ints({item.v.ints, item.v.ints + item.n}); break;
+      case CLIKA_ATTR_FLOATS: copy->add_floats({item.v.floats, item.v.floats + item.n}); break;
+      case CLIKA_ATTR_STRING: copy->add_text({item.v.text, static_cast<size_t>(item.n)}); break;
+      default: copy->add_none();
+    }
+  }
+  return copy;
+}
+
 std::string shape_text(int32_t rank, const int64_t* shape) {
   std::string text = "[";
   for (int32_t i = 0; i < rank; ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
@@ -92,6 +107,8 @@ int32_t Plan::root(int32_t value) const {
 std::unique_ptr<Plan> Plan::compile(std::shared_ptr<Graph> graph, const std::vector<int32_t>& outputs,
                                     ErrorPtr* error) {
   std::unique_ptr<Plan> plan(new Plan());
+  // A recording may go on, on another thread too; this program keeps what it was compiled from.
+  graph = graph->snapshot();
   plan->graph_ = graph;
   plan->outputs_ = outputs;
   Graph& store = *graph;
@@ -134,7 +151,8 @@ std::unique_ptr<Plan> Plan::compile(std::shared_ptr<Graph> graph, const std::vec
     instruction.input_values = node.inputs;
     instruction.groups = node.groups;
     instruction.output_values = node.outputs;
-    instruction.attrs = node.attrs;
+    // A run writes patched values: two plans of one recording must not write the same ones.
+    instruction.attrs = node.patches.empty() ? node.attrs : copy_attrs(*node.attrs);
     instruction.patches = node.patches;
     instruction.scalars = node.scalars;
     if (node.python_kernel != nullptr) {
@@ -347,11 +365,25 @@ void Plan::place(int32_t id, clika_value* out) const {
   out->nbytes = layout.nbytes;
 }
 
-void Plan::resize(const std::vector<int64_t>& symbols) {
-  ++counters_.resizes;
-  symbols_ = symbols;
+ErrorPtr Plan::resize(const std::vector<int64_t>& symbols) {
   std::vector<int64_t> expressions;
   graph_->sizes.evaluate(symbols, &expressions);
+  for (const Value& value : graph_->values) {
+    int64_t shape[CLIKA_MAX_RANK];
+    long double total = 1;
+    bool negative = false;
+    for (int32_t d = 0; d < value.rank; ++d) {
+      shape[d] = Sizes::value(value.shape[d], expressions);
+      negative = negative || shape[d] < 0;
+      total *= static_cast<long double>(std::max<int64_t>(shape[d], 1));
+    }
+    if (negative || total > static_cast<long double>(kMaxElements)) {
+      return invalid("run: with these sizes a value of the plan has shape " + shape_text(value.rank, shape) +
+                     (negative ? ", and sizes must be >= 0" : ", more elements than can be addressed"));
+    }
+  }
+  ++counters_.resizes;
+  symbols_ = symbols;
   for (size_t id = 0; id < graph_->values.size(); ++id) {
     const Value& value = graph_->values[id];
     Layout& layout = layouts_[id];
@@ -386,6 +418,7 @@ void Plan::resize(const std::vector<int64_t>& symbols) {
     }
     instruction.scalar_values.resize(instruction.scalars.size());
   }
+  return nullptr;
 }
 
 ErrorPtr Plan::execute(const clika_scalar* scalars) {
@@ -455,7 +488,9 @@ ErrorPtr Plan::run(const TensorRecord* const* inputs, size_t n_inputs, const cli
   std::lock_guard<std::mutex> lock(mutex_);
   std::vector<int64_t> symbols;
   if (ErrorPtr error = bind(inputs, n_inputs, &symbols)) return error;
-  if (symbols != symbols_ || counters_.resizes == 0) resize(symbols);
+  if (symbols != symbols_ || counters_.resizes == 0) {
+    if (ErrorPtr error = resize(symbols)) return error;
+  }
   if (arena_ == nullptr && arena_bytes_ != 0) {
     arena_ = Storage::create(host_allocator(), static_cast<size_t>(arena_bytes_), kHostDevice, false);
     if (arena_ == nullptr || arena_->data() == nullptr) {

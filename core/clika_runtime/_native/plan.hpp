@@ -69,7 +69,7 @@ class Plan {
   Plan() = default;
   ErrorPtr bind(const TensorRecord* const* inputs, size_t n_inputs, std::vector<int64_t>* symbols) const;
   void plan_memory();
-  void resize(const std::vector<int64_t>& symbols);
+  ErrorPtr resize(const std::vector<int64_t>& symbols);
   void place(int32_t value, clika_value* out) const;
   ErrorPtr execute(const clika_scalar* scalars);
   int32_t root(int32_t value) const;

@@ -41,6 +41,9 @@ cdef class Tensor:
     def __cinit__(self):
         self.recorder = None
 
+    def __init__(self, *args, **kwargs):
+        raise TypeError("Tensor: make one with clika_runtime.tensor(data) or a factory such as ops.zeros(shape)")
+
     def __dealloc__(self):
         if self.record.storage is not NULL:
             self.record.storage.drop()
@@ -565,6 +568,46 @@ cdef Tensor _fake(const TensorRecord& like):
     return result
 
 
+# The most elements a shape may have: their bits still fit 64 bits, whatever the dtype.
+_MAX_ELEMENTS = 1 << 56
+
+# Elements and bytes of a block by scheme number (`plugin.h`), of every published block type that is known.
+_PACKED_BLOCKS = {
+    3: (32, 18), 4: (32, 20), 7: (32, 22), 8: (32, 24), 9: (32, 34), 10: (32, 40), 11: (256, 84), 12: (256, 110),
+    13: (256, 144), 14: (256, 176), 15: (256, 210), 16: (256, 292), 17: (256, 66), 18: (256, 74), 19: (256, 98),
+    20: (256, 50), 21: (32, 18), 22: (256, 110), 23: (256, 82), 24: (256, 136), 30: (256, 56), 35: (256, 54),
+    36: (256, 66), 40: (32, 17), 41: (64, 36), 42: (128, 18),
+}
+
+
+def _packed_bytes(shape, scheme):
+    """Bytes of the payload of a packed weight. Raises for an unknown scheme and for rows of part blocks."""
+    if scheme not in _PACKED_BLOCKS:
+        raise _errors.UnsupportedError(f"from_buffer: there is no scheme number {scheme}",
+                                       "NOT_IMPLEMENTED_FOR_SCHEME")
+    block, nbytes = _PACKED_BLOCKS[scheme]
+    if not shape or shape[-1] % block:
+        raise invalid(f"from_buffer: the last size of shape {list(shape)} must be a multiple of {block}, the block "
+                      f"of scheme {scheme}")
+    total = nbytes
+    for size in shape:
+        total *= size
+    return total // block
+
+
+cdef int _check_view(object shape, str operation) except -1:
+    """Refuses a view whose shape no tensor can have."""
+    if len(shape) > 8:
+        raise _errors.UnsupportedError(f"{operation}: rank {len(shape)} is over the limit of 8")
+    total = 1
+    for size in shape:
+        if isinstance(size, int):
+            total *= max(size, 1)
+    if total > _MAX_ELEMENTS:
+        raise invalid(f"{operation}: shape {list(shape)} has more elements than can be addressed")
+    return 0
+
+
 cdef int _set_shape(TensorRecord* record, object shape, str operation) except -1:
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     if len(sizes) > 8:
@@ -576,7 +619,7 @@ cdef int _set_shape(TensorRecord* record, object shape, str operation) except -1
         if size < 0:
             raise invalid(f"{operation}: sizes must be >= 0, got {list(sizes)}")
         total *= max(size, 1)
-        if total > (1 << 62):
+        if total > _MAX_ELEMENTS:
             raise invalid(f"{operation}: shape {list(sizes)} has more elements than can be addressed")
         record.shape[i] = size
         i += 1
@@ -625,6 +668,8 @@ cdef Tensor _borrow(object buffer, object shape, object dtype, int32_t scheme, P
     _set_shape(&result.record, shape, "from_buffer")
     result.record.dtype = code
     result.record.scheme = scheme
+    needed = (_packed_bytes(result._sizes(), scheme) if scheme
+              else dense_bytes(result.record.rank, result.record.shape, code))
     cdef Py_buffer* view = <Py_buffer*>malloc(sizeof(Py_buffer))
     if view is NULL:
         raise MemoryError()
@@ -633,7 +678,6 @@ cdef Tensor _borrow(object buffer, object shape, object dtype, int32_t scheme, P
     except BaseException:
         _free_buffer(view)
         raise
-    cdef int64_t needed = 0 if scheme else dense_bytes(result.record.rank, result.record.shape, code)
     if offset < 0 or offset > view.len or needed > view.len - offset:
         length = view.len
         PyBuffer_Release(view)
