@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 
-import clika_runtime as crt
 import numpy as np
 import pytest
+
+import clika_runtime as crt
 from clika_runtime import ops
 from clika_runtime._native import _core
 from clika_runtime.io.ggml_types import TYPES
