@@ -356,6 +356,8 @@ def test_devices_documents():
         (("completion", "tcsh"), "invalid choice: 'tcsh'"),
         (("lst",), "did you mean 'list'?"),
         (("nosuchthing", "prompt", "hi"), "'nosuchthing' is neither a command"),
+        (("prompt", "./model.gguf", "hi"), "the model comes first: clikart-cli SOURCE prompt"),
+        (("prompt", "--help"), "the model comes first: clikart-cli SOURCE prompt"),
         (("--cache-dir",), "--cache-dir: expected one argument"),
         (("-v",), "a command or a model source is missing"),
         (("list", "-v", "-q"), "exclude each other"),

@@ -90,7 +90,7 @@ def test_a_named_safetensors_file_wins_over_the_folders_checkpoint(tmp_path):
     ("names", "message"),
     [
         ((), "holds no model file"),
-        (("README.md",), "holds no model file"),
+        (("README.md",), r"holds no model file \(1 file looked at\)"),
         (("model.onnx", "model_q4.onnx"), r"formats the loaders do not read: ONNX \(model.onnx, "),
         (("pytorch_model.bin",), "torch or raw container"),
     ],
@@ -103,8 +103,11 @@ def test_folders_without_readable_weights(tmp_path, names, message):
 
 def test_a_file_that_is_no_model(tmp_path):
     touch(tmp_path, "notes.txt")
-    with pytest.raises(UnsupportedError, match=r"notes\.txt"):
+    with pytest.raises(UnsupportedError, match=r"notes\.txt' is no model file\."):
         resolve(tmp_path / "notes.txt")
+    touch(tmp_path, "model.onnx")
+    with pytest.raises(UnsupportedError, match="formats the loaders do not read: ONNX"):
+        resolve(tmp_path / "model.onnx")
 
 
 @pytest.mark.parametrize("spec", ["./nothing", "nothing.gguf", "/no/such/place", "a/b.gguf"])

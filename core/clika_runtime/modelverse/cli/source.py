@@ -83,6 +83,11 @@ def _is_no_source(word: str) -> bool:
 def _unknown_word(word: str) -> str:
     import difflib
 
+    if word in catalog.VERBS:
+        return (
+            f"'{word}' is a command of a model, and the model comes first: "
+            f"{PROGRAM} SOURCE {word} ..."
+        )
     close = difflib.get_close_matches(word, ROOT_VERBS, 1)
     hint = f"; did you mean '{close[0]}'?" if close else ""
     return f"'{word}' is neither a command ({', '.join(ROOT_VERBS)}) nor a file or directory{hint}"

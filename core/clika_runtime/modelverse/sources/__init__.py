@@ -180,9 +180,11 @@ def _local(spec: str, path: Path, selector: str | None) -> ResolvedSource:
             mine = layout.weight_options((set(names) - others) | {path.name})
         if mine:
             return _found(spec, path.parent, mine[0], "file")
-    from .wheel import no_model
+    if layout.other_formats([path.name]):
+        from .wheel import no_model
 
-    raise no_model(f"'{path}'", [path.name])
+        raise no_model(f"'{path}'", [path.name])
+    raise UnsupportedError(f"'{path}' is no model file. The loaders read safetensors and GGUF")
 
 
 def _names(folder: Path) -> list[str]:

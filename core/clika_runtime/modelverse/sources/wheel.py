@@ -233,7 +233,8 @@ def no_model(what: str, names: list[str]) -> UnsupportedError:
     if others:
         text = f"{what} ships its weights only in formats the loaders do not read: {others}"
     else:
-        text = f"{what} holds no model file ({len(names)} files looked at)"
+        count = "1 file" if len(names) == 1 else f"{len(names)} files"
+        text = f"{what} holds no model file ({count} looked at)"
     return UnsupportedError(f"{text}. The loaders read safetensors and GGUF")
 
 
