@@ -4,6 +4,7 @@
 #include "elementwise.hpp"
 #include "functions.hpp"
 #include "math.hpp"
+#include "sines.hpp"
 
 // Vector forms.
 #define CLIKA_VECTOR(Name, expression)                        \
@@ -29,6 +30,23 @@ template <class Op>
 int32_t run_vector(const clika_call* call) {
   return drive_unary<float>(call, vector_tile<Op>);
 }
+// sines() gives both; the one that is not wanted goes into a buffer.
+template <bool kSine>
+void sine_tile(const float* x, float* out, int64_t n) {
+  float other[kTile];
+  for (int64_t i = 0; i < n; i += kTile) {
+    const int64_t count = std::min(kTile, n - i);
+    if (kSine) {
+      sines(x + i, count, 1.0f, other, out + i);
+    } else {
+      sines(x + i, count, 1.0f, out + i, other);
+    }
+  }
+}
+template <bool kSine>
+int32_t run_sine(const clika_call* call) {
+  return drive_unary<float>(call, sine_tile<kSine>);
+}
 int32_t run_gelu(const clika_call* call) {
   return attr_int(call, 0, 0) == 1 ? run_vector<VGeluTanh>(call) : run_vector<VGelu>(call);
 }
@@ -47,8 +65,8 @@ CLIKA_KERNELS(elementwise,
               over("ceil", run_each<Ceil>),
               over("round", run_each<Round>),
               over("log", run_each<Log>),
-              over("sin", run_each<Sin>),
-              over("cos", run_each<Cos>),
+              over("sin", run_sine<true>),
+              over("cos", run_sine<false>),
               over("reciprocal", run_each<Reciprocal>),
               over("exp", run_vector<VExp>),
               over("sqrt", run_vector<VSqrt>),

@@ -1,34 +1,7 @@
 // rotary: turns pairs of a head's values by position * frequency. Angles, sines and products are float32.
 #include "level.hpp"
 #include "elementwise.hpp"
-
-// sin and cos of float32 angles. The angle is reduced to [-pi/4, pi/4] in float64, which is exact enough for
-// every angle below 2^30; larger ones go to the library.
-void sines(const float* angle, int64_t n, float factor, float* cosine, float* sine) {
-  for (int64_t i = 0; i < n; ++i) {
-    const double x = angle[i];
-    const double turns = x * 0.63661977236758134308;  // 2 / pi
-    const double magic = 6755399441055744.0;          // 1.5 * 2^52: adding it rounds to an integer
-    const double whole = (turns + magic) - magic;
-    double r = x - whole * 1.57079632679489655800;
-    r = r - whole * 6.12323399573676603587e-17;
-    const double u = r * r;
-    // Taylor polynomials; on |r| <= pi/4 their error is below 2^-30.
-    const double s = r * (1.0 + u * (-1.0 / 6 + u * (1.0 / 120 + u * (-1.0 / 5040 + u * (1.0 / 362880)))));
-    const double c = 1.0 + u * (-0.5 + u * (1.0 / 24 + u * (-1.0 / 720 + u * (1.0 / 40320 - u / 3628800))));
-    const double quadrant = whole - 4.0 * ((whole * 0.25 - 0.375 + magic) - magic);  // 0, 1, 2 or 3
-    const bool swap = quadrant == 1.0 || quadrant == 3.0;
-    const double a = swap ? s : c;
-    const double b = swap ? c : s;
-    cosine[i] = static_cast<float>(quadrant == 1.0 || quadrant == 2.0 ? -a : a) * factor;
-    sine[i] = static_cast<float>(quadrant >= 2.0 ? -b : b) * factor;
-  }
-  for (int64_t i = 0; i < n; ++i) {
-    if (std::fabs(angle[i]) < 1.0e9f) continue;
-    cosine[i] = std::cos(angle[i]) * factor;
-    sine[i] = std::sin(angle[i]) * factor;
-  }
-}
+#include "sines.hpp"
 
 CLIKA_INLINE void turn(float* first, float* second, float x, float y, float cosine, float sine) {
   *first = x * cosine - y * sine;
