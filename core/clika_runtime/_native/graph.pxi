@@ -390,6 +390,8 @@ cdef class GraphRecorder:
             if value is None:
                 scalar.constant.is_none = 1
             elif isinstance(value, _GraphScalar):
+                if (<_GraphScalar>value).owner is not self:
+                    raise invalid(f"{op.name}: a scalar of another recording cannot be used here")
                 scalar.input = (<_GraphScalar>value).index
             else:
                 op._scalar(i, value, &scalar.constant)

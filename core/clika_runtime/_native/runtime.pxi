@@ -73,8 +73,13 @@ def synchronize(target=None):
 
 def _tensor_leaves(tree):
     stack = [tree]
+    seen = set()
     while stack:
         item = stack.pop()
+        if isinstance(item, (dict, list, tuple)):
+            if id(item) in seen:  # a container may hold itself
+                continue
+            seen.add(id(item))
         if isinstance(item, Tensor):
             yield item
         elif isinstance(item, dict):

@@ -528,6 +528,9 @@ cdef class _HostView:
     def __init__(self, Tensor target):
         cdef int32_t i
         cdef Py_ssize_t itemsize = dtype_bits(target.record.dtype) // 8
+        target._wait("numpy")
+        if target.record.dtype not in _FORMATS or target.record.scheme or target.record.layout:
+            raise TypeError(f"a tensor of dtype {target.dtype.name} in this form has no buffer")
         self.target = target
         self.format = _FORMATS[target.record.dtype].encode()
         for i in range(target.record.rank):

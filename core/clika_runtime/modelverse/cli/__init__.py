@@ -94,7 +94,7 @@ def _report(error: BaseException, words: Sequence[str], plain: bool) -> None:
 def _flush_quietly() -> None:
     try:
         sys.stdout.flush()
-    except (OSError, ValueError):
+    except (OSError, ValueError, AttributeError):  # closed before the start: None
         _detach_stdout()
 
 

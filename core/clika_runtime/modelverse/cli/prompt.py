@@ -98,6 +98,10 @@ def check_arguments(arguments: Any, parser: Parser) -> None:
     given = vars(arguments)
     if not given["message"].strip():
         parser.error("the message is empty; give the prompt some text")
+    try:
+        given["message"].encode()
+    except UnicodeEncodeError:
+        parser.error("the message is not valid text (bytes that are no UTF-8); convert it first")
     if given.get("greedy") and given.get("temperature"):
         parser.error("--greedy and --temperature exclude each other (greedy is temperature 0)")
     if any(not text for text in given.get("stop", ())):
