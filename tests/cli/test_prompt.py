@@ -263,6 +263,8 @@ def test_ctrl_c_ends_quietly_with_what_was_printed(tmp_path):
         stderr=subprocess.PIPE,
         bufsize=0,
         env=environment(),
+        # A background job of a shell inherits an ignored SIGINT.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None
     first = take(process.stdout, 25)

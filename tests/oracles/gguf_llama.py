@@ -123,9 +123,11 @@ def compare(reference: Any, ours: Any) -> dict[str, float]:
     }
 
 
-def greedy_agreement(reference: Any, prompt: list[int], reply: list[int], gap: float) -> dict[str, Any]:
-    """Whether a greedy reply is the reference's, up to the first place where the reference's two best
-    log-probabilities are closer than ``gap``. The reference sees the reply's own tokens, in one pass."""
+def greedy_agreement(
+    reference: Any, prompt: list[int], reply: list[int], gap: float
+) -> dict[str, Any]:
+    """Whether a greedy reply is the reference's, up to the first place where the reference's two
+    best log-probabilities are closer than ``gap``. The reference sees the reply's own tokens."""
     rows = log_softmax(reference_logits(reference, prompt + reply)[len(prompt) - 1 : -1])
     for step, (row, token) in enumerate(zip(rows, reply, strict=True)):
         order = row.argsort()
