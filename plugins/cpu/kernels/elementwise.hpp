@@ -59,6 +59,7 @@ struct Walk {
   // index space, each within one row and at most `most` long.
   template <class Body>
   CLIKA_INLINE void run(int64_t begin, int64_t end, int64_t most, const Body& body) const {
+    if (begin >= end) return;  // length may be 0
     int64_t row = begin / length;
     int64_t column = begin % length;
     int64_t left = end - begin;
