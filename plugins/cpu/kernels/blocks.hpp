@@ -6,15 +6,18 @@
 constexpr int64_t kBlock = 32;  // columns of a block, the same in every format served here
 
 struct BlockQ4_0 {  // value = d * (q - 8)
+  static constexpr int kColumns = 32;
   f16 d;
   uint8_t q[16];  // column i in the low half of byte i, column 16 + i in the high half
 };
 struct BlockQ4_1 {  // value = d * q + m
+  static constexpr int kColumns = 32;
   f16 d;
   f16 m;
   uint8_t q[16];  // as above
 };
 struct BlockQ8_0 {  // value = d * q
+  static constexpr int kColumns = 32;
   f16 d;
   int8_t q[32];
 };
