@@ -340,14 +340,15 @@ def _bind(
         if device.type != "cpu":
             value = value.to(device)
         if is_linear:
-            chosen = "exact" if getattr(owner, "keep_exact", False) else mode
-            value = crt.pack_weight(value, chosen)
-            owner.mode = chosen if value.scheme else "exact"
+            value = crt.pack_weight(value, mode)
+            owner.mode = mode if value.scheme else "exact"
         elif isinstance(owner, nn.Embedding):
             # A table that the head multiplies with takes the layout of products; the gather reads
             # that too.
-            value = crt.pack_weight(value, "exact" if tied and owner is table else "table")
+            multiplied = tied and owner is table
+            value = crt.pack_weight(value, mode if multiplied else "table")
             owner.output_dtype = compute
+            owner.mode = mode if multiplied and value.scheme else "exact"
         setattr(owner, attribute, value)
         if value.scheme:
             checkpoint.drop_pages(name)

@@ -114,6 +114,8 @@ class Embedding(Module):
         self.embedding_dim = embedding_dim
         # dtype of the gathered rows; None: the weight's own, float32 for a packed table
         self.output_dtype: Any = None
+        # how a head that is tied to the table multiplies with it, see Linear
+        self.mode = "exact"
         self.weight = declare((num_embeddings, embedding_dim), dtype)
 
     def forward(self, ids: Any) -> Any:
@@ -124,24 +126,31 @@ class Embedding(Module):
 
 
 class RMSNorm(Module):
-    """``x / sqrt(mean(x^2) + eps) * weight`` over the last dim, in float32."""
+    """``x / sqrt(mean(x^2) + eps) * (offset + weight)`` over the last dim, in float32; ``offset`` 1
+    is for checkpoints that store weight - 1."""
 
-    def __init__(self, normalized_size: int, eps: float = 1e-6, dtype: Any = None) -> None:
+    def __init__(
+        self, normalized_size: int, eps: float = 1e-6, dtype: Any = None, offset: float = 0.0
+    ) -> None:
         super().__init__()
         self.normalized_size = normalized_size
         self.eps = eps
+        self.offset = offset
         self.weight = declare((normalized_size,), dtype)
 
     def forward(self, x: Any) -> Any:
-        return crt.rms_norm(x, self.weight, eps=self.eps)
+        return crt.rms_norm(x, self.weight, eps=self.eps, offset=self.offset)
 
     def add(self, x: Any, residual: Any) -> tuple[Any, Any]:
         """``(x + residual, rms_norm(x + residual))`` in one operator."""
-        total, normed = crt.add_rms_norm(x, residual, self.weight, eps=self.eps)
+        total, normed = crt.add_rms_norm(
+            x, residual, self.weight, eps=self.eps, offset=self.offset
+        )
         return total, normed
 
     def extra_repr(self) -> str:
-        return f"{self.normalized_size}, eps={self.eps}"
+        offset = f", offset={self.offset:g}" if self.offset else ""
+        return f"{self.normalized_size}, eps={self.eps}{offset}"
 
 
 class LayerNorm(Module):

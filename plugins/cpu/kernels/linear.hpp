@@ -131,31 +131,87 @@ inline int64_t piece(const clika_call* call, int64_t units, double cost) {
   return (units + pieces - 1) / pieces;
 }
 
-// ------------------------------------------------------------------ fast: int8 activations, integer dots
-// A format gives, for a packed block column: Block, its published form; kFactor (see
-// quantize_activations.hpp); a constructor, which splits the codes once; multiply(), which adds the products
-// with one token's block to a sum; step(i), the codes of columns 4 i .. 4 i + 3; Scale and value(), the exact
-// values of one of these columns.
+// ------------------------------------------------------------------ formats of packed weights
+// A format is constructed from one packed block column of a group (a block of each of its W rows, see
+// pack.hpp) and gives its values in parts of 32 columns, a row to a lane:
+//
+//   Block                 the published block; a block has kColumns columns
+//   kCodes                what codes() gives, see Codes
+//   kHalves               1: a part has one scale; 2: each of its halves of 16 columns has its own
+//   kOffset, kMinimum     value = scale * (code - kOffset), or scale * code + minimum
+//   codes(part, j)        columns 4 j .. 4 j + 3 of the part, j in 0 .. 7
+//   scale(part, half)     and minimum(part, half) where kMinimum
+//
+// `part`, `half` and `j` are constants once the loops below are unrolled. The exact mode multiplies and adds
+// these numbers in float32: it gives the published value to the bit, as scale * code is exact.
+
+template <class Format>
+constexpr int kParts = Format::Block::kColumns / kBlock;
+
+// Four products' worth of the exact values of a part: column 4 j + c.
+template <class Format>
+CLIKA_INLINE vf value_of(vu words, int c, vf scale, vf minimum) {
+  const vi code = Format::kCodes == Codes::kSigned ? signed_byte(words, c) : unsigned_byte(words, c);
+  if constexpr (Format::kMinimum) return fma(scale, to_floats(code), minimum);
+  return scale * to_floats(Format::kOffset == 0 ? code : code - Format::kOffset);
+}
+template <class Format>
+CLIKA_INLINE vf minimum_of(const Format& format, int part, int half) {
+  if constexpr (Format::kMinimum) return format.minimum(part, half);
+  return zero();
+}
+
+// ------------------------------------------------------------------ fast: 16-bit activations, integer dots
 
 #if CLIKA_LEVEL == 2
-constexpr int kFastTokens = 8;  // 32 registers
+constexpr int kFastTokens = 8;  // two sums each of 32 registers
 #else
-constexpr int kFastTokens = 4;  // 8 registers of codes, scale and minimum, 4 sums
+constexpr int kFastTokens = 4;  // two sums each of 16 registers
 #endif
+
+// What sums of activations are for, see quantize_block.
+template <class Format>
+constexpr int kFactor = Format::kMinimum ? 0 : -(Format::kOffset + Products<Format::kCodes>::kSignedOffset);
+
+// Adds the products of T tokens with one part to sums.
+template <class Format, int T, int H>
+CLIKA_INLINE void multiply_part(const Format& format, int part, const ActBlock<T, H>& a, vf (&sums)[T]) {
+  using P = Products<Format::kCodes>;
+  static_assert(!Format::kMinimum || (Format::kOffset == 0 && P::kSignedOffset == 0), "one kind of sum");
+  constexpr int kWords = 8 / H;
+#pragma GCC unroll 2
+  for (int h = 0; h < H; ++h) {
+    P products[T];
+#pragma GCC unroll 8
+    for (int j = h * kWords; j < (h + 1) * kWords; ++j) {
+      const auto words = P::prepare(format.codes(part, j));
+      for (int t = 0; t < T; ++t) products[t].add(words, a.q[t], j);
+    }
+    const vf scale = format.scale(part, h);
+    const vf minimum = minimum_of(format, part, h);
+    for (int t = 0; t < T; ++t) {
+      vi total = products[t].total();
+      if constexpr (kFactor<Format> != 0) total += splat_int(static_cast<int32_t>(a.s[h][t]));
+      sums[t] = fma(to_floats(total), scale * splat(a.d[t]), sums[t]);
+      if constexpr (Format::kMinimum) sums[t] = fma(minimum, splat(float_of(a.s[h][t])), sums[t]);
+    }
+  }
+}
 
 // The sums of T tokens and the rows of one group over all columns.
 template <class Format, int T>
 CLIKA_INLINE void multiply_tile(const uint8_t* weight, const uint8_t* tile, int64_t blocks, vf (&sums)[T]) {
-  const ActBlock<T>* a = reinterpret_cast<const ActBlock<T>*>(tile);
+  constexpr int64_t kBytes = kGroup * static_cast<int64_t>(sizeof(typename Format::Block));
+  const auto* a = reinterpret_cast<const ActBlock<T, Format::kHalves>*>(tile);
   for (int t = 0; t < T; ++t) sums[t] = zero();
   for (int64_t b = 0; b < blocks; ++b) {
-    constexpr int64_t kBytes = kGroup * static_cast<int64_t>(sizeof(typename Format::Block));
-    const Format column(weight);
+    const Format format(weight);
     // Ask for what comes a page later: few tokens are bound by memory, and the page walk is done early too.
     for (int64_t i = 0; i < kBytes; i += 64) __builtin_prefetch(weight + 4096 + i);
-    for (int t = 0; t < T; ++t) sums[t] = column.multiply(a->q[t], a->d[t], a->s[t], sums[t]);
+#pragma GCC unroll 8
+    for (int part = 0; part < kParts<Format>; ++part) multiply_part(format, part, a[part], sums);
     weight += kBytes;
-    ++a;
+    a += kParts<Format>;
   }
 }
 
@@ -163,8 +219,10 @@ template <class Format>
 int32_t run_fast(const Linear& p) {
   constexpr int64_t T = kFastTokens;
   using Block = typename Format::Block;
-  const int64_t blocks = p.k / kBlock;
-  const int64_t token_bytes = blocks * kActBytes;
+  constexpr Form kForm = Products<Format::kCodes>::kForm;
+  constexpr int kHalves = Format::kHalves;
+  const int64_t blocks = p.k / Block::kColumns;
+  const int64_t token_bytes = p.k / kBlock * act_bytes(kHalves);
   const int64_t tiles = (p.m + T - 1) / T;
   uint8_t* tokens = static_cast<uint8_t*>(
       p.call->core->scratch(p.call, static_cast<size_t>(std::max<int64_t>(64, p.m * token_bytes))));
@@ -186,7 +244,7 @@ int32_t run_fast(const Linear& p) {
     parallel(p.call, tiles, piece(p.call, tiles, cost), [&](int64_t begin, int64_t end, int32_t) {
       for (int64_t i = begin; i < end; ++i) {
         uint8_t* tile = tokens + i * T * token_bytes;
-        quantize_tile<Format::kFactor>(x + i * T * p.k, p.k, std::min(T, p.m - i * T), tile);
+        quantize_tile<kForm, kFactor<Format>, kHalves>(x + i * T * p.k, p.k, std::min(T, p.m - i * T), tile);
       }
     });
   });
@@ -273,21 +331,30 @@ CLIKA_INLINE void multiply_panel(const float* panel, const float* x, int64_t col
   }
 }
 
-// The exact products of one token with G groups, straight from the packed weight: in the order and with the
-// bits of multiply_panel, without a panel.
+// The exact products of one token with G groups, straight from a packed block column of each: in the order
+// and with the bits of multiply_panel, without a panel.
 template <class Format, int G>
-CLIKA_INLINE void multiply_column(const uint8_t* const (&weight)[G], const float* x, vf (&sums)[G]) {
-  using Scale = typename Format::Scale;
-  const auto scale = [&](int g) { return Scale(weight[g]); };
-  const Scale scales[G] = {scale(0), scale(1), scale(2), scale(3)};
+CLIKA_INLINE void multiply_column(const Format (&formats)[G], int part, const float* x, vf (&sums)[G]) {
+  constexpr int kWords = 8 / Format::kHalves;
+#pragma GCC unroll 2
+  for (int h = 0; h < Format::kHalves; ++h) {
+    vf scale[G];
+    vf minimum[G];
+    for (int g = 0; g < G; ++g) {
+      scale[g] = formats[g].scale(part, h);
+      minimum[g] = minimum_of(formats[g], part, h);
+    }
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) {
-    vu words[G];
-    for (int g = 0; g < G; ++g) words[g] = Format::step(weight[g], i);
+    for (int j = h * kWords; j < (h + 1) * kWords; ++j) {
+      vu words[G];
+      for (int g = 0; g < G; ++g) words[g] = formats[g].codes(part, j);
 #pragma GCC unroll 4
-    for (int c = 0; c < 4; ++c) {
-      const vf s = splat(x[4 * i + c]);
-      for (int g = 0; g < G; ++g) sums[g] = fma(Format::value(words[g], c, scales[g]), s, sums[g]);
+      for (int c = 0; c < 4; ++c) {
+        const vf s = splat(x[4 * j + c]);
+        for (int g = 0; g < G; ++g) {
+          sums[g] = fma(value_of<Format>(words[g], c, scale[g], minimum[g]), s, sums[g]);
+        }
+      }
     }
   }
 }
@@ -379,6 +446,7 @@ int32_t run_exact(const Linear& p, const Source& source) {
 template <class Format>
 struct QuantizedSource {
   using Block = typename Format::Block;
+  static constexpr int64_t kColumns = Block::kColumns;
   static constexpr int64_t kBytes = kGroup * static_cast<int64_t>(sizeof(Block));
   static constexpr bool kHasSingle = true;
   const uint8_t* data;
@@ -389,24 +457,35 @@ struct QuantizedSource {
   bool packed() const { return !published; }
 
   void fill(int64_t group, int64_t first, int64_t last, float* panel) const {
-    alignas(64) uint8_t repacked[kPanel / kBlock * kBytes];
-    const uint8_t* column = data + (group * blocks + first / kBlock) * kBytes;
+    alignas(64) uint8_t repacked[std::max<int64_t>(1, kPanel / kColumns) * kBytes];
+    const int64_t first_block = first / kColumns;
+    const uint8_t* column = data + (group * blocks + first_block) * kBytes;
     if (published) {
       const int64_t stride = blocks * static_cast<int64_t>(sizeof(Block));
       const int64_t valid = std::min<int64_t>(kGroup, rows - group * kGroup);
-      pack_group<kGroup, Block>(data + group * kGroup * stride, stride, valid, first / kBlock, last / kBlock,
-                                repacked);
+      pack_group<kGroup, Block>(data + group * kGroup * stride, stride, valid, first_block,
+                                (last + kColumns - 1) / kColumns, repacked);
       column = repacked;
     }
-    for (int64_t k = first; k < last; k += kBlock) {
-      const typename Format::Scale scale(column);
+    for (int64_t k = first_block * kColumns; k < last; k += kColumns) {
+      const Format format(column);
 #pragma GCC unroll 8
-      for (int i = 0; i < 8; ++i) {
-        const vu words = Format::step(column, i);
-        for (int c = 0; c < 4; ++c) store(panel + (4 * i + c) * W, Format::value(words, c, scale));
+      for (int part = 0; part < kParts<Format>; ++part) {
+        const int64_t at = k + part * kBlock - first;
+        if (at >= 0 && at < last - first) fill_part(format, part, panel + at * W);
       }
       column += kBytes;
-      panel += kBlock * W;
+    }
+  }
+
+  static CLIKA_INLINE void fill_part(const Format& format, int part, float* panel) {
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) {
+      const int half = j * Format::kHalves / 8;
+      const vf scale = format.scale(part, half);
+      const vf minimum = minimum_of(format, part, half);
+      const vu words = format.codes(part, j);
+      for (int c = 0; c < 4; ++c) store(panel + (4 * j + c) * W, value_of<Format>(words, c, scale, minimum));
     }
   }
 
@@ -418,7 +497,12 @@ struct QuantizedSource {
       sums[g] = zero();
     }
     for (int64_t b = 0; b < blocks; ++b) {
-      multiply_column<Format>(column, x + b * kBlock, sums);
+      const Format formats[kExactGroups] = {Format(column[0]), Format(column[1]), Format(column[2]),
+                                            Format(column[3])};
+#pragma GCC unroll 8
+      for (int part = 0; part < kParts<Format>; ++part) {
+        multiply_column(formats, part, x + b * kColumns + part * kBlock, sums);
+      }
       for (int64_t g = 0; g < kExactGroups; ++g) {
         for (int64_t i = 0; i < kBytes; i += 64) __builtin_prefetch(column[g] + 1024 + i);
         column[g] += kBytes;
@@ -441,7 +525,7 @@ int32_t linear_quantized(const clika_call* call) {
                   static_cast<int>(layout), kGroup);
   }
   if (attr_int(call, 0, 0) == 1) return run_fast<Format>(p);
-  const QuantizedSource<Format> source = {static_cast<const uint8_t*>(p.weight->data), p.n, p.k / kBlock,
-                                          layout == CLIKA_LAYOUT_PUBLISHED};
+  const QuantizedSource<Format> source = {static_cast<const uint8_t*>(p.weight->data), p.n,
+                                          p.k / Format::Block::kColumns, layout == CLIKA_LAYOUT_PUBLISHED};
   return run_exact(p, source);
 }

@@ -1,11 +1,9 @@
 // Integer lanes for the packed linears. Included after level.hpp and blocks.hpp.
 //
-// `vu` holds 4 codes of W rows: byte c of lane r is column c of row r. The dot products below take a block's
-// 8 words of codes and the 32 int8 activations of one token; word j meets activations 4 j .. 4 j + 3.
+// `vu` holds 4 codes of W rows: byte c of lane r is column c of row r.
 #pragma once
 
 typedef uint32_t vu_any __attribute__((vector_size(4 * W), aligned(1), may_alias));
-typedef int8_t vc __attribute__((vector_size(W)));
 
 CLIKA_INLINE vu load_words(const uint8_t* p) { return *reinterpret_cast<const vu_any*>(p); }
 CLIKA_INLINE vf load_halves(const uint8_t* p) { return load(reinterpret_cast<const f16*>(p)); }
@@ -27,15 +25,148 @@ CLIKA_INLINE vi unsigned_byte(vu words, int c) {
 CLIKA_INLINE vi signed_byte(vu words, int c) { return reinterpret_cast<vi>(words << (24 - 8 * c)) >> 24; }
 CLIKA_INLINE vf to_floats(vi x) { return __builtin_convertvector(x, vf); }
 
-// The 32 int8 codes of a block of activations from their int32 lanes, and reductions over lanes.
+// How the codes of 32 columns of a weight are given to the products: four to a lane of `vu`.
+enum class Codes {
+  kNibbles,   // 0 .. 15
+  kUnsigned,  // 0 .. 127
+  kSigned,    // -128 .. 127
+};
+
+// How the 32 activation codes q = 256 * high + low of a token are stored.
+enum class Form {
+  kPlain,  // int16 in order
+  kPairs,  // int16, columns 0 2 1 3 of every four
+  kSplit,  // 32 high bytes, then 32 low bytes
+};
+
 constexpr int kBlockLanes = kBlock / W;
-#if CLIKA_X86 && CLIKA_LEVEL == 1
-CLIKA_INLINE void store_codes(int8_t* p, const vi (&x)[kBlockLanes]) {
-  const __m256i first = _mm256_packs_epi32((__m256i)x[0], (__m256i)x[1]);
-  const __m256i second = _mm256_packs_epi32((__m256i)x[2], (__m256i)x[3]);
-  const __m256i mixed = _mm256_packs_epi16(first, second);  // in quarters of 4: 0 2 4 6 1 3 5 7
-  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permutevar8x32_epi32(mixed, order));
+
+CLIKA_INLINE int32_t word_at(const uint8_t* p) {
+  int32_t word;
+  std::memcpy(&word, p, 4);
+  return word;
+}
+
+// Products<kCodes>: the integer products of one token with up to 32 columns of W rows, exact.
+//   kForm            the form of activations that it reads
+//   kSignedOffset    what is added to the codes: sums of activations take it off again
+//   prepare(words)   what of a word of codes is the same for every token
+//   add(w, a, j)     adds the products of word j (columns 4 j .. 4 j + 3) with the token's codes at `a`
+//   total()          the sums as int32: at most 255 * 32 * 32639 < 2^31
+
+#if CLIKA_X86 && CLIKA_LEVEL == 2
+template <Codes kCodes>
+struct Products {
+  static constexpr Form kForm = Form::kSplit;
+  // The instruction wants unsigned codes.
+  static constexpr int kSignedOffset = kCodes == Codes::kSigned ? 128 : 0;
+  __m512i high = {};  // not an intrinsic: an implicit constructor has no level
+  __m512i low = {};
+
+  static CLIKA_INLINE vu prepare(vu words) { return kCodes == Codes::kSigned ? words ^ 0x80808080u : words; }
+  CLIKA_INLINE void add(vu words, const uint8_t* a, int j) {
+    high = _mm512_dpbusd_epi32(high, (__m512i)words, _mm512_set1_epi32(word_at(a + 4 * j)));
+    low = _mm512_dpbusd_epi32(low, (__m512i)words, _mm512_set1_epi32(word_at(a + kBlock + 4 * j)));
+  }
+  CLIKA_INLINE vi total() const { return (vi)_mm512_add_epi32(_mm512_slli_epi32(high, 8), low); }
+};
+
+template <Form kForm>
+CLIKA_INLINE void store_codes(uint8_t* p, const vi (&x)[kBlockLanes]) {
+  static_assert(kForm == Form::kSplit, "the only form of this level");
+  for (int i = 0; i < kBlockLanes; ++i) {
+    const __m512i whole = (__m512i)x[i];
+    const __m512i high = _mm512_srai_epi32(_mm512_add_epi32(whole, _mm512_set1_epi32(128)), 8);
+    // The low byte of q is the low byte of q - 256 * high.
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + i * W),
+                     _mm512_maskz_cvtepi32_epi8(static_cast<__mmask16>(-1), high));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + kBlock + i * W),
+                     _mm512_maskz_cvtepi32_epi8(static_cast<__mmask16>(-1), whole));
+  }
+}
+CLIKA_INLINE int32_t max_lane(vi x) { return _mm512_reduce_max_epi32((__m512i)x); }
+CLIKA_INLINE int32_t sum_lanes(vi x) { return _mm512_reduce_add_epi32((__m512i)x); }
+
+#elif CLIKA_X86 && CLIKA_LEVEL == 1
+// Sums of 16 bits: eight words of two products each reach 8 * 2 * 15 * 128 = 30720.
+template <Codes kCodes>
+struct Products {
+  static_assert(kCodes == Codes::kNibbles, "wider codes are below");
+  static constexpr Form kForm = Form::kSplit;
+  static constexpr int kSignedOffset = 0;
+  __m256i high = {};  // not an intrinsic: an implicit constructor has no level
+  __m256i low = {};
+
+  static CLIKA_INLINE vu prepare(vu words) { return words; }
+  CLIKA_INLINE void add(vu words, const uint8_t* a, int j) {
+    const __m256i w = (__m256i)words;
+    high =
+        _mm256_add_epi16(high, _mm256_maddubs_epi16(w, _mm256_set1_epi32(word_at(a + 4 * j))));
+    low = _mm256_add_epi16(
+        low, _mm256_maddubs_epi16(w, _mm256_set1_epi32(word_at(a + kBlock + 4 * j))));
+  }
+  CLIKA_INLINE vi total() const {
+    return (vi)_mm256_add_epi32(_mm256_madd_epi16(high, _mm256_set1_epi16(256)),
+                                _mm256_madd_epi16(low, _mm256_set1_epi16(1)));
+  }
+};
+
+// The codes as int16: the even columns of a word and the odd ones.
+struct SplitWords {
+  __m256i even;
+  __m256i odd;
+};
+struct WideProducts {
+  static constexpr Form kForm = Form::kPairs;
+  static constexpr int kSignedOffset = 0;
+  __m256i sum = {};
+
+  CLIKA_INLINE void add(const SplitWords& words, const uint8_t* a, int j) {
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(words.even, _mm256_set1_epi32(word_at(a + 8 * j))));
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(words.odd, _mm256_set1_epi32(word_at(a + 8 * j + 4))));
+  }
+  CLIKA_INLINE vi total() const { return (vi)sum; }
+};
+template <>
+struct Products<Codes::kSigned> : WideProducts {
+  static CLIKA_INLINE SplitWords prepare(vu words) {
+    const __m256i w = (__m256i)words;
+    return {_mm256_srai_epi16(_mm256_slli_epi16(w, 8), 8), _mm256_srai_epi16(w, 8)};
+  }
+};
+template <>
+struct Products<Codes::kUnsigned> : WideProducts {
+  static CLIKA_INLINE SplitWords prepare(vu words) {
+    const __m256i w = (__m256i)words;
+    return {_mm256_and_si256(w, _mm256_set1_epi16(0xff)), _mm256_srli_epi16(w, 8)};
+  }
+};
+
+template <Form kForm>
+CLIKA_INLINE void store_codes(uint8_t* p, const vi (&x)[kBlockLanes]) {
+  if constexpr (kForm == Form::kPairs) {
+    const __m256i pairs = _mm256_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15,  //
+                                           0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
+    for (int i = 0; i < 2; ++i) {
+      const __m256i mixed = _mm256_packs_epi32((__m256i)x[2 * i], (__m256i)x[2 * i + 1]);  // quarters 0 2 1 3
+      const __m256i ordered = _mm256_permute4x64_epi64(mixed, 0xd8);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(p) + i, _mm256_shuffle_epi8(ordered, pairs));
+    }
+  } else {
+    static_assert(kForm == Form::kSplit, "the other form of this level");
+    __m256i high[2];
+    __m256i low[2];
+    for (int i = 0; i < 2; ++i) {
+      const __m256i q = _mm256_packs_epi32((__m256i)x[2 * i], (__m256i)x[2 * i + 1]);
+      // 32639 + 128 is the largest int16.
+      high[i] = _mm256_srai_epi16(_mm256_add_epi16(q, _mm256_set1_epi16(128)), 8);
+      low[i] = _mm256_sub_epi16(q, _mm256_slli_epi16(high[i], 8));
+    }
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);  // from quarters 0 2 4 6 1 3 5 7
+    __m256i* to = reinterpret_cast<__m256i*>(p);
+    _mm256_storeu_si256(to, _mm256_permutevar8x32_epi32(_mm256_packs_epi16(high[0], high[1]), order));
+    _mm256_storeu_si256(to + 1, _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low[0], low[1]), order));
+  }
 }
 CLIKA_INLINE int32_t max_lane(vi x) {
   __m128i h = _mm_max_epi32(_mm256_castsi256_si128((__m256i)x), _mm256_extracti128_si256((__m256i)x, 1));
@@ -47,88 +178,35 @@ CLIKA_INLINE int32_t sum_lanes(vi x) {
   h = _mm_add_epi32(h, _mm_shuffle_epi32(h, 0x4e));
   return _mm_cvtsi128_si32(_mm_add_epi32(h, _mm_shuffle_epi32(h, 0xb1)));
 }
+
 #else
-CLIKA_INLINE void store_codes(int8_t* p, const vi (&x)[kBlockLanes]) {
+template <Codes kCodes>
+struct Products {
+  static constexpr Form kForm = Form::kPlain;
+  static constexpr int kSignedOffset = 0;
+  vi sum = {};
+
+  static CLIKA_INLINE vu prepare(vu words) { return words; }
+  CLIKA_INLINE void add(vu words, const uint8_t* a, int j) {
+    int16_t x[4];
+    std::memcpy(x, a + 8 * j, 8);
+    for (int c = 0; c < 4; ++c) {
+      sum += (kCodes == Codes::kSigned ? signed_byte(words, c) : unsigned_byte(words, c)) *
+             static_cast<int32_t>(x[c]);
+    }
+  }
+  CLIKA_INLINE vi total() const { return sum; }
+};
+
+typedef int16_t vs __attribute__((vector_size(2 * W)));
+template <Form kForm>
+CLIKA_INLINE void store_codes(uint8_t* p, const vi (&x)[kBlockLanes]) {
+  static_assert(kForm == Form::kPlain, "the only form of this level");
   for (int i = 0; i < kBlockLanes; ++i) {
-    const vc narrow = __builtin_convertvector(x[i], vc);
-    std::memcpy(p + i * W, &narrow, W);
+    const vs narrow = __builtin_convertvector(x[i], vs);
+    std::memcpy(p + 2 * i * W, &narrow, 2 * W);
   }
 }
-#if CLIKA_X86 && CLIKA_LEVEL == 2
-CLIKA_INLINE int32_t max_lane(vi x) { return _mm512_reduce_max_epi32((__m512i)x); }
-CLIKA_INLINE int32_t sum_lanes(vi x) { return _mm512_reduce_add_epi32((__m512i)x); }
-#else
 CLIKA_INLINE int32_t max_lane(vi x) { return std::max(std::max(x[0], x[1]), std::max(x[2], x[3])); }
 CLIKA_INLINE int32_t sum_lanes(vi x) { return (x[0] + x[1]) + (x[2] + x[3]); }
-#endif
-#endif
-
-CLIKA_INLINE int32_t word_at(const int8_t* p) {
-  int32_t word;
-  std::memcpy(&word, p, 4);
-  return word;
-}
-
-#if CLIKA_X86 && CLIKA_LEVEL == 2
-// Unsigned codes times signed activations, 4 products to a lane, on top of `sum`.
-CLIKA_INLINE vi dot_codes(const vu (&codes)[8], const int8_t* a, vi sum) {
-  __m512i total = (__m512i)sum;
-  for (int j = 0; j < 8; ++j) {
-    total = _mm512_dpbusd_epi32(total, (__m512i)codes[j], _mm512_set1_epi32(word_at(a + 4 * j)));
-  }
-  return (vi)total;
-}
-// Signed bytes times signed activations: the bytes are stored as b, the instruction wants them unsigned, so
-// prepare_signed gives b + 128, and 128 * sum(a) is taken off again through `sum`.
-constexpr int kSignedOffset = 128;
-CLIKA_INLINE vu prepare_signed(vu x) { return x ^ 0x80808080u; }
-CLIKA_INLINE vi dot_signed(const vu (&codes)[8], const int8_t* a, vi sum) { return dot_codes(codes, a, sum); }
-
-#elif CLIKA_X86 && CLIKA_LEVEL == 1
-// Codes are at most 15: eight sums of two products reach 8 * 2 * 15 * 127 = 30480 and fit 16 bits.
-CLIKA_INLINE vi dot_codes(const vu (&codes)[8], const int8_t* a, vi sum) {
-  __m256i pairs = _mm256_maddubs_epi16((__m256i)codes[0], _mm256_set1_epi32(word_at(a)));
-  for (int j = 1; j < 8; ++j) {
-    pairs = _mm256_add_epi16(
-        pairs, _mm256_maddubs_epi16((__m256i)codes[j], _mm256_set1_epi32(word_at(a + 4 * j))));
-  }
-  return (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)) + sum;
-}
-// |b| times a with b's sign: -128 stays right as the unsigned 128, activations are never -128, and two
-// products reach 2 * 128 * 127 = 32512.
-constexpr int kSignedOffset = 0;
-CLIKA_INLINE vu prepare_signed(vu x) { return x; }
-CLIKA_INLINE vi dot_signed(const vu (&codes)[8], const int8_t* a, vi sum) {
-  const __m256i ones = _mm256_set1_epi16(1);
-  __m256i total = (__m256i)sum;
-  for (int j = 0; j < 8; ++j) {
-    const __m256i b = (__m256i)codes[j];
-    const __m256i signed_a = _mm256_sign_epi8(_mm256_set1_epi32(word_at(a + 4 * j)), b);
-    const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(b), signed_a);
-    total = _mm256_add_epi32(total, _mm256_madd_epi16(pairs, ones));
-  }
-  return (vi)total;
-}
-
-#else
-CLIKA_INLINE vi dot_codes(const vu (&codes)[8], const int8_t* a, vi sum) {
-  for (int j = 0; j < 8; ++j) {
-    for (int c = 0; c < 4; ++c) {
-      const vi column = reinterpret_cast<vi>((codes[j] >> (8 * c)) & 0xffu);
-      sum += column * static_cast<int32_t>(a[4 * j + c]);
-    }
-  }
-  return sum;
-}
-constexpr int kSignedOffset = 0;
-CLIKA_INLINE vu prepare_signed(vu x) { return x; }
-CLIKA_INLINE vi dot_signed(const vu (&codes)[8], const int8_t* a, vi sum) {
-  for (int j = 0; j < 8; ++j) {
-    for (int c = 0; c < 4; ++c) {
-      const vi column = reinterpret_cast<vi>(codes[j] << (24 - 8 * c)) >> 24;
-      sum += column * static_cast<int32_t>(a[4 * j + c]);
-    }
-  }
-  return sum;
-}
 #endif

@@ -14,31 +14,15 @@
 
 struct FormatQ8_0 {
   using Block = BlockQ8_0;
-  // Where the instruction wants unsigned codes, tokens bring -128 * sum(q); elsewhere the sum is not read.
-  static constexpr int kFactor = kSignedOffset == 0 ? 1 : -kSignedOffset;
-  vu codes[8];
-  vf d;
+  static constexpr Codes kCodes = Codes::kSigned;
+  static constexpr int kHalves = 1;
+  static constexpr int kOffset = 0;
+  static constexpr bool kMinimum = false;
+  const uint8_t* column;
 
-  CLIKA_INLINE explicit FormatQ8_0(const uint8_t* column) {
-    for (int i = 0; i < 8; ++i) codes[i] = prepare_signed(step(column, i));
-    d = load_halves(column + 32 * W);
-  }
-
-  CLIKA_INLINE vf multiply(const int8_t* q, float scale, uint32_t offset, vf sum) const {
-    const vi start = kSignedOffset == 0 ? vi{} : splat_int(static_cast<int32_t>(offset));
-    const vi dot = dot_signed(codes, q, start);
-    return fma(to_floats(dot), d * splat(scale), sum);
-  }
-
-  static CLIKA_INLINE vu step(const uint8_t* column, int i) { return load_words(column + 4 * W * i); }
-
-  struct Scale {
-    vf d;
-    CLIKA_INLINE explicit Scale(const uint8_t* column) : d(load_halves(column + 32 * W)) {}
-  };
-  static CLIKA_INLINE vf value(vu words, int c, const Scale& scale) {
-    return scale.d * to_floats(signed_byte(words, c));
-  }
+  CLIKA_INLINE explicit FormatQ8_0(const uint8_t* packed) : column(packed) {}
+  CLIKA_INLINE vu codes(int, int j) const { return load_words(column + 4 * W * j); }
+  CLIKA_INLINE vf scale(int, int) const { return load_halves(column + 32 * W); }
 };
 
 CLIKA_KERNELS(linear_q8_0, Entry("linear", linear_quantized<FormatQ8_0>)

@@ -2,6 +2,7 @@
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
+#include <type_traits>
 
 #include "level.hpp"
 
@@ -64,11 +65,9 @@ int32_t pack(const clika_call* call, int32_t mode) {
                   packed_bytes(weight), out.nbytes);
   }
   uint8_t* to = static_cast<uint8_t*>(out.data);
-  switch (weight.scheme) {
-    case CLIKA_GGUF_Q4_0: pack_all<BlockQ4_0>(call, weight, to); break;
-    case CLIKA_GGUF_Q4_1: pack_all<BlockQ4_1>(call, weight, to); break;
-    default: pack_all<BlockQ8_0>(call, weight, to); break;
-  }
+  with_block(weight.scheme, [&](auto* tag) {
+    pack_all<std::remove_pointer_t<decltype(tag)>>(call, weight, to);
+  });
   return CLIKA_OK;
 }
 

@@ -1,27 +1,45 @@
 // The repacked form of a quantized weight. Included after level.hpp and blocks.hpp.
 //
 // Rows are taken in groups of G, the number of float lanes of the level; G is the layout's number. A group
-// is its K / 32 block columns one after the other; a block column holds the 32 columns of its G rows:
-//
-//   codes   words of 4 bytes: word j of row 0, word j of row 1, ..., then word j + 1 of row 0, ...
-//   d       G float16
-//   m       G float16 (Q4_1)
-//
-// Word j is bytes 4 j .. 4 j + 3 of the published codes, so one register holds the same four columns of G
-// rows (of a 4-bit format: columns 4 j .. in the low halves, 16 + 4 j .. in the high ones), a lane is a row,
-// and columns come in ascending order. The size is that of the published form, with N rounded up to whole
-// groups; rows past N are zero.
+// is its block columns one after the other; a block column holds one block of each of its G rows, as runs of
+// units of 4, 2 or 1 bytes: unit j of row 0, unit j of row 1, ..., then unit j + 1 of row 0, ... So one register
+// holds the same unit of G rows: a lane is a row. The size is that of the published form, with N rounded up
+// to whole groups; rows past N are zero.
 #pragma once
 
 constexpr int kGroup = W;  // rows of a group, which is also the layout's number at this level
 
+// Units of a block that lie together, from `offset` bytes on in the published block.
+struct Run {
+  int offset;
+  int size;  // bytes of a unit
+  int count;
+};
+
+// How a block is packed: its runs, in packed order. Together they are the whole block.
+template <class Block>
+struct Packing;
+template <>
+struct Packing<BlockQ4_0> {
+  static constexpr Run kRuns[] = {{2, 4, 4}, {0, 2, 1}};  // codes, d
+};
+template <>
+struct Packing<BlockQ4_1> {
+  static constexpr Run kRuns[] = {{4, 4, 4}, {0, 2, 2}};  // codes, d and m
+};
+template <>
+struct Packing<BlockQ8_0> {
+  static constexpr Run kRuns[] = {{2, 4, 8}, {0, 2, 1}};  // codes, d
+};
+
 inline int64_t group_count(int64_t rows, int64_t group) { return (rows + group - 1) / group; }
 
-// Copies the codes of four rows: `words` words of 4 bytes each, word j of row r to out + 4 * (j * G + r).
-template <int G, int kWords>
-CLIKA_INLINE void interleave_four(const uint8_t* const (&rows)[4], uint8_t* out) {
+// Copies the units of four rows: `count` units of 4 bytes each, unit j of row r to out + 4 * (j * G + r).
+template <int G>
+CLIKA_INLINE void interleave_four(const uint8_t* const (&rows)[4], int count, uint8_t* out) {
+  int j = 0;
 #if CLIKA_X86
-  for (int j = 0; j < kWords; j += 4) {
+  for (; j + 4 <= count; j += 4) {
     __m128i x[4];
     for (int r = 0; r < 4; ++r) x[r] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[r] + 4 * j));
     const __m128i a = _mm_unpacklo_epi32(x[0], x[1]);
@@ -34,11 +52,10 @@ CLIKA_INLINE void interleave_four(const uint8_t* const (&rows)[4], uint8_t* out)
     _mm_storeu_si128(to + 2 * (G / 4), _mm_unpacklo_epi64(c, d));
     _mm_storeu_si128(to + 3 * (G / 4), _mm_unpackhi_epi64(c, d));
   }
-#else
-  for (int j = 0; j < kWords; ++j) {
+#endif
+  for (; j < count; ++j) {
     for (int r = 0; r < 4; ++r) std::memcpy(out + 4 * (j * G + r), rows[r] + 4 * j, 4);
   }
-#endif
 }
 
 // Packs block columns [first, last) of `rows` <= G rows into `out` (the start of column `first`). `source` is
@@ -46,8 +63,6 @@ CLIKA_INLINE void interleave_four(const uint8_t* const (&rows)[4], uint8_t* out)
 template <int G, class Block>
 inline void pack_group(const uint8_t* source, int64_t stride, int64_t rows, int64_t first, int64_t last,
                        uint8_t* out) {
-  constexpr int kWords = sizeof(Block::q) / 4;
-  constexpr int kHalves = (sizeof(Block) - sizeof(Block::q)) / 2;
   static const Block kZero = {};
   for (int64_t b = first; b < last; ++b) {
     const uint8_t* block[G];
@@ -55,33 +70,49 @@ inline void pack_group(const uint8_t* source, int64_t stride, int64_t rows, int6
       block[r] = r < rows ? source + r * stride + b * static_cast<int64_t>(sizeof(Block))
                           : reinterpret_cast<const uint8_t*>(&kZero);
     }
-    for (int r = 0; r < G; r += 4) {
-      const uint8_t* const codes[4] = {block[r] + 2 * kHalves, block[r + 1] + 2 * kHalves,
-                                       block[r + 2] + 2 * kHalves, block[r + 3] + 2 * kHalves};
-      interleave_four<G, kWords>(codes, out + 4 * r);
+    for (const Run& run : Packing<Block>::kRuns) {
+      if (run.size == 4) {
+        for (int r = 0; r < G; r += 4) {
+          const uint8_t* const units[4] = {block[r] + run.offset, block[r + 1] + run.offset,
+                                           block[r + 2] + run.offset, block[r + 3] + run.offset};
+          interleave_four<G>(units, run.count, out + 4 * r);
+        }
+      } else {
+        for (int j = 0; j < run.count; ++j) {
+          for (int r = 0; r < G; ++r) {
+            std::memcpy(out + run.size * (j * G + r), block[r] + run.offset + run.size * j, run.size);
+          }
+        }
+      }
+      out += G * run.size * run.count;
     }
-    uint8_t* halves = out + 4 * kWords * G;
-    for (int h = 0; h < kHalves; ++h) {
-      for (int r = 0; r < G; ++r) std::memcpy(halves + 2 * (h * G + r), block[r] + 2 * h, 2);
-    }
-    out += G * sizeof(Block);
   }
 }
 
 // One published block of a packed weight: the inverse of pack_group.
 template <class Block>
 inline Block unpack_block(const uint8_t* packed, int64_t group, int64_t blocks, int64_t row, int64_t b) {
-  constexpr int kWords = sizeof(Block::q) / 4;
-  constexpr int kHalves = (sizeof(Block) - sizeof(Block::q)) / 2;
   const int64_t r = row % group;
   const uint8_t* in = packed + ((row / group) * blocks + b) * group * static_cast<int64_t>(sizeof(Block));
   Block block;
   uint8_t* out = reinterpret_cast<uint8_t*>(&block);
-  for (int j = 0; j < kWords; ++j) std::memcpy(out + 2 * kHalves + 4 * j, in + 4 * (j * group + r), 4);
-  for (int h = 0; h < kHalves; ++h) {
-    std::memcpy(out + 2 * h, in + 4 * kWords * group + 2 * (h * group + r), 2);
+  for (const Run& run : Packing<Block>::kRuns) {
+    for (int j = 0; j < run.count; ++j) {
+      std::memcpy(out + run.offset + run.size * j, in + run.size * (j * group + r), run.size);
+    }
+    in += group * run.size * run.count;
   }
   return block;
+}
+
+// Calls body with a null pointer to the block of a scheme that check_weight admits.
+template <class Body>
+inline void with_block(int32_t scheme, const Body& body) {
+  switch (scheme) {
+    case CLIKA_GGUF_Q4_0: body(static_cast<BlockQ4_0*>(nullptr)); break;
+    case CLIKA_GGUF_Q4_1: body(static_cast<BlockQ4_1*>(nullptr)); break;
+    default: body(static_cast<BlockQ8_0*>(nullptr)); break;
+  }
 }
 
 // Decodes columns of one row, published or packed, block by block: each(b, values[32]).
@@ -105,15 +136,13 @@ inline void decode_blocks(const clika_value& weight, int64_t row, const Each& ea
 // Decodes one row of a quantized weight into `out` of type T.
 template <class T>
 inline void decode_row(const clika_value& weight, int64_t row, T* out) {
-  const auto put = [out](int64_t b, const float* values) {
-    T* to = out + b * kBlock;
-    for (int i = 0; i < kBlock; i += W) store(to + i, load(values + i));
-  };
-  switch (weight.scheme) {
-    case CLIKA_GGUF_Q4_0: decode_blocks<BlockQ4_0>(weight, row, put); break;
-    case CLIKA_GGUF_Q4_1: decode_blocks<BlockQ4_1>(weight, row, put); break;
-    default: decode_blocks<BlockQ8_0>(weight, row, put); break;
-  }
+  with_block(weight.scheme, [&](auto* tag) {
+    using Block = std::remove_pointer_t<decltype(tag)>;
+    decode_blocks<Block>(weight, row, [out](int64_t b, const float* values) {
+      T* to = out + b * kBlock;
+      for (int i = 0; i < kBlock; i += W) store(to + i, load(values + i));
+    });
+  });
 }
 
 // Records an error with the text of a printf format and returns its status.

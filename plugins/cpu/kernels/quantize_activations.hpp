@@ -1,24 +1,29 @@
-// Activations in int8 for the fast mode of linear. Included after level.hpp, blocks.hpp and linear_lanes.hpp.
+// Activations of 16 bits for the fast mode of linear. Included after level.hpp, blocks.hpp and linear_lanes.hpp.
 //
-// Row by row in blocks of 32 columns: d = amax / 127 (float32), q = x / d to the nearest integer, ties to
-// even. Rows are gathered in tiles of T tokens; a tile is K / 32 ActBlock<T> one after the other, so that the
-// multiplying loop walks through memory with one pointer.
+// Row by row in blocks of 32 columns: d = amax / 32639 (float32), q = x / d to the nearest integer, ties to
+// even; 32639 = 127 * 256 + 127, so that q = 256 * high + low with two int8. Rows are gathered in tiles of T
+// tokens; a tile is K / 32 ActBlock<T> one after the other, so that the multiplying loop walks through memory
+// with one pointer.
 #pragma once
 
-template <int T>
-struct ActBlock {
-  int8_t q[T][kBlock];
-  float d[T];
-  uint32_t s[T];  // what the weight's format asks for, see kFactor
-};
-constexpr int64_t kActBytes = kBlock + 8;  // per token and block
-static_assert(sizeof(ActBlock<1>) == kActBytes && sizeof(ActBlock<5>) == 5 * kActBytes, "no padding");
+constexpr int kActCodes = 2 * kBlock;  // bytes of a token's codes in a block, in the form that Products reads
 
-// What stands in `s` of an ActBlock: with kFactor 0 the float d * sum(q), which meets the minimum of a weight
-// block; else the int32 kFactor * sum(q), which takes the offset of the weight's codes off again.
-// One block: writes 32 codes, the scale and the sum.
-template <int kFactor, class In>
-CLIKA_INLINE void quantize_block(const In* x, int8_t* q, float* d, uint32_t* s) {
+// H sums a token, over 32 / H columns each: what the weight's format asks for, see kFactor.
+template <int T, int H>
+struct ActBlock {
+  uint8_t q[T][kActCodes];
+  float d[T];
+  uint32_t s[H][T];
+};
+constexpr int64_t act_bytes(int halves) { return kActCodes + 4 + 4 * halves; }  // per token and block
+static_assert(sizeof(ActBlock<5, 2>) == 5 * act_bytes(2), "no padding");
+
+// One block: writes the codes, the scale and the sums. A sum is, with kFactor 0, the float d * sum(q), which
+// meets the minimum of a weight block; else the int32 kFactor * sum(q), which takes the offset of the weight's
+// codes off again.
+template <Form kForm, int kFactor, int H, class In>
+CLIKA_INLINE void quantize_block(const In* x, uint8_t* q, float* d, uint32_t (&s)[H]) {
+  constexpr int kMost = 127 * 256 + 127;
   vf v[kBlockLanes];
   vi peak = {};
   for (int i = 0; i < kBlockLanes; ++i) {
@@ -28,40 +33,43 @@ CLIKA_INLINE void quantize_block(const In* x, int8_t* q, float* d, uint32_t* s) 
     peak = magnitude > peak ? magnitude : peak;
   }
   const float amax = float_of(static_cast<uint32_t>(max_lane(peak)));
-  const float scale = amax * (1.0f / 127.0f);
+  const float scale = amax * (1.0f / static_cast<float>(kMost));
   *d = scale;
-  if (!(amax >= 1e-35f && amax <= std::numeric_limits<float>::max())) {
-    // Zero, or so small that 127 / amax overflows: codes of 0. Not finite: the scale makes the row NaN.
-    std::memset(q, 0, kBlock);
-    *s = kFactor == 0 ? bits_of(scale * 0.0f) : 0;
+  if (!(amax >= 1e-33f && amax <= std::numeric_limits<float>::max())) {
+    // Zero, or so small that the inverse overflows: codes of 0. Not finite: the scale makes the row NaN.
+    std::memset(q, 0, kActCodes);
+    for (int h = 0; h < H; ++h) s[h] = kFactor == 0 ? bits_of(scale * 0.0f) : 0;
     return;
   }
-  const float inverse = 127.0f / amax;
+  const float inverse = static_cast<float>(kMost) / amax;
   vi whole[kBlockLanes];
-  vi sums = {};
   for (int i = 0; i < kBlockLanes; ++i) {
     whole[i] = __builtin_convertvector(round_small(v[i] * inverse), vi);
-    sums += whole[i];
   }
-  store_codes(q, whole);
-  const int32_t sum = sum_lanes(sums);
-  *s = kFactor == 0 ? bits_of(scale * static_cast<float>(sum)) : static_cast<uint32_t>(kFactor * sum);
+  store_codes<kForm>(q, whole);
+  for (int h = 0; h < H; ++h) {
+    vi lanes = {};
+    for (int i = h * kBlockLanes / H; i < (h + 1) * kBlockLanes / H; ++i) lanes += whole[i];
+    const int32_t sum = sum_lanes(lanes);
+    s[h] = kFactor == 0 ? bits_of(scale * static_cast<float>(sum)) : static_cast<uint32_t>(kFactor * sum);
+  }
 }
 
-// Quantizes `count` rows of x, one after the other, into a tile: the layout is ActBlock<count>, written here
-// with the count at run time.
-template <int kFactor, class In>
+// Quantizes `count` rows of x, one after the other, into a tile: the layout is ActBlock<count, H>, written
+// here with the count at run time.
+template <Form kForm, int kFactor, int H, class In>
 inline void quantize_tile(const In* x, int64_t columns, int64_t count, uint8_t* tile) {
   const int64_t blocks = columns / kBlock;
   for (int64_t t = 0; t < count; ++t) {
     const In* row = x + t * columns;
     for (int64_t b = 0; b < blocks; ++b) {
-      uint8_t* block = tile + b * count * kActBytes;
+      uint8_t* block = tile + b * count * act_bytes(H);
       float d;
-      uint32_t s;
-      quantize_block<kFactor>(row + b * kBlock, reinterpret_cast<int8_t*>(block + t * kBlock), &d, &s);
-      std::memcpy(block + count * kBlock + 4 * t, &d, 4);
-      std::memcpy(block + count * (kBlock + 4) + 4 * t, &s, 4);
+      uint32_t s[H];
+      quantize_block<kForm, kFactor, H>(row + b * kBlock, block + t * kActCodes, &d, s);
+      uint8_t* numbers = block + count * kActCodes + 4 * t;
+      std::memcpy(numbers, &d, 4);
+      for (int h = 0; h < H; ++h) std::memcpy(numbers + 4 * count * (1 + h), &s[h], 4);
     }
   }
 }

@@ -55,14 +55,14 @@ def test_exact_mode_is_within_float32_rounding(level, kind, rows, columns):
 @pytest.mark.parametrize("kind", SCHEMES)
 @pytest.mark.parametrize(("rows", "columns"), SHAPES)
 def test_fast_mode_is_within_its_bound(level, kind, rows, columns):
-    """Rounding an activation to d = amax / 127 moves it by at most d / 2."""
+    """Rounding an activation to d = amax / 32639 moves it by at most d / 2."""
     kernels = Kernels(level)
     weight = random_weight(kind, rows, columns)
     dense = values(kind, weight)
     packed = kernels.pack(weight, FAST)
     for tokens in (1, 2, 3, 5, 17):
         x = normal(tokens, columns)
-        step = x.view(tokens, -1, 32).abs().amax(2) / 127
+        step = x.view(tokens, -1, 32).abs().amax(2) / 32639
         off = product((step / 2).repeat_interleave(32, 1), dense.abs())
         # The minimum and the products are summed apart, so each contributes its own rounding.
         size = product(x.abs(), dense.abs()) + product(x.abs(), torch.full_like(dense, 0.2))
@@ -73,12 +73,12 @@ def test_fast_mode_is_within_its_bound(level, kind, rows, columns):
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", SCHEMES)
 def test_fast_mode_is_exact_on_small_integers(level, kind):
-    """With amax 127 in every block the codes are the activations: only the sums may round."""
+    """With amax 32639 in every block the codes are the activations: only the sums may round."""
     kernels = Kernels(level)
     weight = random_weight(kind, 19, 96)
-    x = torch.randint(-127, 128, (6, 96), generator=torch.Generator().manual_seed(3)).float()
-    x.view(6, 3, 32)[:, :, 5] = 127.0
-    x.view(6, 3, 32)[:, 1, 6] = -127.0
+    x = torch.randint(-32639, 32640, (6, 96), generator=torch.Generator().manual_seed(3)).float()
+    x.view(6, 3, 32)[:, :, 5] = 32639.0
+    x.view(6, 3, 32)[:, 1, 6] = -32639.0
     dense = values(kind, weight)
     out = run(kernels, x, kernels.pack(weight, FAST), mode=FAST)
     tolerance = (product(x.abs(), dense.abs()) + product(x.abs(), torch.ones(19, 96))) * 2.0**-21
@@ -88,16 +88,17 @@ def test_fast_mode_is_exact_on_small_integers(level, kind):
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", SCHEMES)
 def test_extreme_codes_do_not_saturate(level, kind):
-    """Every code at its end, every activation at 127 of its scale: sums of 16 bits reach their
-    most."""
+    """Every code at its end, the high and low bytes of every activation at theirs: sums of 16 bits
+    reach their most."""
     kernels = Kernels(level)
     for code in (0x00, 0xFF, 0x80, 0x7F):
         weight = random_weight(kind, 16, 64)
         blocks = weight.data.view(16, 2, -1)
         blocks[:, :, 2 if kind != "Q4_1" else 4 :] = code
         dense = values(kind, weight)
-        for sign in (1.0, -1.0):
-            x = torch.full((5, 64), 127.0 * sign)
+        for activation in (32639.0, -32639.0, 127 * 256 - 128.0, -127 * 256 - 128.0 + 256):
+            x = torch.full((5, 64), activation)
+            x[:, ::32] = 32639.0
             expected = product(x, dense)
             size = product(x.abs(), dense.abs()) + product(x.abs(), torch.full_like(dense, 0.2))
             for mode in MODES:

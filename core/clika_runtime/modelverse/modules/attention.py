@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from clika_runtime import nn
@@ -17,8 +18,9 @@ class Attention(nn.Module):
     """Projections, rotary embedding, attention through the cache step, output projection.
 
     ``num_kv_heads`` key/value heads serve ``num_heads`` query heads in equal groups. ``window``
-    limits how far back a token sees (0: no limit). Where keys and values lie is the cache's
-    business: the layer only calls ``step.attend``."""
+    limits how far back a token sees (0: no limit). ``head_norm`` makes the norms ``q_norm`` and
+    ``k_norm`` over each head of queries and keys, before they are turned. Where keys and values lie
+    is the cache's business: the layer only calls ``step.attend``."""
 
     def __init__(
         self,
@@ -34,6 +36,7 @@ class Attention(nn.Module):
         scale: float | None = None,
         window: int = 0,
         softcap: float = 0.0,
+        head_norm: Callable[[], nn.Module] | None = None,
         dtype: Any = None,
     ) -> None:
         super().__init__()
@@ -47,12 +50,12 @@ class Attention(nn.Module):
         self.rotary = rotary
         output_bias = bias if output_bias is None else output_bias
         queries, keys = num_heads * head_dim, num_kv_heads * head_dim
-        # A third of a layer's weights: multiplied exactly they take half of what divergence is
-        # left once the last products of the MLP and of the model are exact.
-        self.q_proj = Linear(hidden_size, queries, bias, dtype, shard="col", keep_exact=True)
-        self.k_proj = Linear(hidden_size, keys, bias, dtype, shard="col", keep_exact=True)
-        self.v_proj = Linear(hidden_size, keys, bias, dtype, shard="col", keep_exact=True)
-        self.o_proj = Linear(queries, hidden_size, output_bias, dtype, shard="row", keep_exact=True)
+        self.q_proj = Linear(hidden_size, queries, bias, dtype, shard="col")
+        self.k_proj = Linear(hidden_size, keys, bias, dtype, shard="col")
+        self.v_proj = Linear(hidden_size, keys, bias, dtype, shard="col")
+        self.o_proj = Linear(queries, hidden_size, output_bias, dtype, shard="row")
+        self.q_norm = None if head_norm is None else head_norm()
+        self.k_norm = None if head_norm is None else head_norm()
 
     def cache_spec(self) -> KV:
         """What the layer keeps per token."""
@@ -63,15 +66,17 @@ class Attention(nn.Module):
         q = self.q_proj(x).reshape((tokens, self.num_heads, self.head_dim))
         k = self.k_proj(x).reshape((tokens, self.num_kv_heads, self.head_dim))
         v = self.v_proj(x).reshape((tokens, self.num_kv_heads, self.head_dim))
-        q, k = self.prepare(q, k, positions)
+        q, k = self.prepare(q, k, positions, step)
         out = step.attend(
             self.layer, q, k, v, scale=self.scale, window=self.window, softcap=self.softcap
         )  # [tokens, heads, head_dim]
         return self.o_proj(out.reshape((tokens, self.num_heads * self.head_dim)))
 
-    def prepare(self, q: Any, k: Any, positions: Any) -> tuple[Any, Any]:
-        """Queries and keys as attention takes them; a family with norms on them overrides this."""
+    def prepare(self, q: Any, k: Any, positions: Any, step: Any) -> tuple[Any, Any]:
+        """Queries and keys as attention takes them: normed, then turned by their positions."""
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
         if self.rotary is not None:
-            q = self.rotary(q, positions)
-            k = self.rotary(k, positions)
+            q = self.rotary(q, positions, step.max_tokens)
+            k = self.rotary(k, positions, step.max_tokens)
         return q, k

@@ -17,21 +17,26 @@ class CausalLM(nn.Module):
     """A backbone and its head, apart: ``forward`` gives hidden states, ``head`` turns rows of them
     into logits.
 
-    With ``tied`` the head reads the token table, and the tree has no ``lm_head``.
+    With ``tied`` the head reads the token table, and the tree has no ``lm_head``. A ``softcap`` c
+    above 0 bounds the logits: c * tanh(logits / c).
     """
 
     def __init__(
-        self, model: Any, hidden_size: int, vocab_size: int, tied: bool, dtype: Any = None
+        self,
+        model: Any,
+        hidden_size: int,
+        vocab_size: int,
+        tied: bool,
+        dtype: Any = None,
+        softcap: float = 0.0,
     ) -> None:
         super().__init__()
+        self.softcap = softcap
         self.model: Any = model
         self.vocab_size = vocab_size
         self.tied = tied
         if not tied:
-            # The head's error is the logits' error: it is multiplied exactly, tied or not.
-            self.lm_head = Linear(
-                hidden_size, vocab_size, False, dtype, shard="col", keep_exact=True
-            )
+            self.lm_head = Linear(hidden_size, vocab_size, False, dtype, shard="col")
 
     @property
     def table(self) -> Any:
@@ -56,5 +61,9 @@ class CausalLM(nn.Module):
             # Scores of neighbouring tokens may differ by less than a step of a short dtype.
             hidden = hidden.to(crt.float32)
         if self.tied:
-            return crt.linear(hidden, self.model.embed_tokens.weight, None, mode="exact")
-        return self.lm_head(hidden)
+            logits = crt.linear(hidden, self.table.weight, None, mode=self.table.mode)
+        else:
+            logits = self.lm_head(hidden)
+        if self.softcap:
+            logits = crt.tanh(logits * (1.0 / self.softcap)) * self.softcap
+        return logits

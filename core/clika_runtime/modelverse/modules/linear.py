@@ -13,10 +13,7 @@ class Linear(nn.Linear):
     """An ``nn.Linear`` that says how it is split over several devices.
 
     ``shard`` is "col" (outputs are split: each device has some rows of the weight), "row" (inputs
-    are split: the partial results are summed) or None. It has no effect on one device.
-
-    ``keep_exact``: a packed weight is multiplied in the compute dtype also where the model's other
-    products run on activations in 8 bits."""
+    are split: the partial results are summed) or None. It has no effect on one device."""
 
     def __init__(
         self,
@@ -25,11 +22,9 @@ class Linear(nn.Linear):
         bias: bool = False,
         dtype: Any = None,
         shard: str | None = None,
-        keep_exact: bool = False,
     ) -> None:
         super().__init__(in_features, out_features, bias=bias, dtype=dtype)
         self.shard = shard
-        self.keep_exact = keep_exact
 
     def extra_repr(self) -> str:
         shard = f", shard='{self.shard}'" if self.shard else ""
