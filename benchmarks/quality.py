@@ -90,9 +90,10 @@ def main() -> None:
             wanted = np.concatenate([reference_logits(reference, ids) for ids in texts])
         ours = np.concatenate([model.logits(ids) for ids in texts])
         result[mode] = compare(wanted, ours)
+        prompts = [model.tokenizer.encode(prompt) for prompt in PROMPTS]
         result[mode]["greedy"] = [
-            greedy_agreement(reference, model, prompt, options.greedy_tokens, gap)
-            for prompt in PROMPTS
+            greedy_agreement(reference, ids, greedy_ids(model, ids, options.greedy_tokens), gap)
+            for ids in prompts
         ]
     if not options.no_peer:
         result["llama.cpp"] = compare(
