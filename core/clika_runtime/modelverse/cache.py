@@ -149,7 +149,8 @@ class CacheStep:
     """What a forward pass sees of the cache: it appends and attends, layer by layer.
 
     It holds tensors, real ones or traced ones; each append makes a new version of the pool, which
-    later reads of the same step use."""
+    later reads of the same step use. ``max_tokens`` is the longest sequence that the cache takes:
+    what depends on a model's window depends on that, never on a sequence's length."""
 
     def __init__(
         self,
@@ -159,8 +160,10 @@ class CacheStep:
         block_table: Any,
         cu_seqlens: Any,
         kv_lens: Any,
+        max_tokens: int,
     ) -> None:
         self._specs = specs
+        self.max_tokens = max_tokens
         self.pools = list(pools)
         self._slots = slots
         self._block_table = block_table
@@ -538,4 +541,4 @@ class KVCache:
         """The step as a forward pass takes it, over tensors of the arrays (eager execution)."""
         fields = (arrays.slots, arrays.block_table, arrays.cu_seqlens, arrays.kv_lens)
         tensors = [crt.tensor(array, device=self.config.device) for array in fields]
-        return CacheStep(self.specs, self.pools, *tensors)
+        return CacheStep(self.specs, self.pools, *tensors, max_tokens=self.config.max_tokens)

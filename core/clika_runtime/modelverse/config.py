@@ -12,7 +12,7 @@ from typing import Any
 
 from clika_runtime.errors import InvalidArgumentError, UnsupportedError
 
-__all__ = ["LIMITS", "Fields", "RopeScaling", "read_stop_ids"]
+__all__ = ["LIMITS", "Fields", "read_stop_ids"]
 
 REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "REQUIRED"})()
 
@@ -142,88 +142,6 @@ class Fields:
         """Refuses when two facts of the checkpoint contradict each other."""
         if value != expected:
             raise self.fail(key, f"says {_shown(value)}, {other} says {_shown(expected)}")
-
-
-class RopeScaling:
-    """How rotary frequencies are stretched for long contexts: ``default``, ``linear`` or
-    ``llama3``."""
-
-    __slots__ = ("factor", "high_freq_factor", "kind", "low_freq_factor", "original_max_position")
-
-    SERVED = ("default", "linear", "llama3")
-
-    def __init__(
-        self,
-        kind: str = "default",
-        factor: float = 1.0,
-        low_freq_factor: float = 1.0,
-        high_freq_factor: float = 4.0,
-        original_max_position: int = 8192,
-    ) -> None:
-        self.kind = kind
-        self.factor = factor
-        self.low_freq_factor = low_freq_factor
-        self.high_freq_factor = high_freq_factor
-        self.original_max_position = original_max_position
-
-    def __repr__(self) -> str:
-        if self.kind == "default":
-            return "RopeScaling()"
-        body = ", ".join(f"{name}={getattr(self, name)!r}" for name in ("kind", "factor"))
-        return f"RopeScaling({body})"
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, RopeScaling):
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
-
-    def __hash__(self) -> int:
-        return hash(tuple(getattr(self, name) for name in self.__slots__))
-
-    @classmethod
-    def from_hf(cls, fields: Fields, max_position: int) -> tuple[float, RopeScaling]:
-        """(theta, scaling) of a `config.json`: `rope_parameters`, or `rope_theta` beside
-        `rope_scaling`."""
-        section = fields.section("rope_parameters")
-        if section is None:
-            section = fields.section("rope_scaling")
-        theta = fields.number("rope_theta", 10000.0, low=1.0, high=1e12)
-        if section is None:
-            return theta, cls()
-        theta = section.number("rope_theta", theta, low=1.0, high=1e12)
-        key = "rope_type" if section.has("rope_type") or not section.has("type") else "type"
-        kind = section.choice(key, cls.SERVED, "default")
-        if kind == "default":
-            return theta, cls()
-        factor = section.number("factor", low=1.0, high=1e6)
-        if kind == "linear":
-            return theta, cls("linear", factor)
-        low = section.number("low_freq_factor", low=1e-6, high=1e6)
-        high = section.number("high_freq_factor", low=1e-6, high=1e6)
-        if high <= low:
-            raise section.fail(
-                "high_freq_factor", f"is {high:g}, not above low_freq_factor {low:g}"
-            )
-        original = section.integer(
-            "original_max_position_embeddings",
-            fields.integer("original_max_position_embeddings", max_position),
-            high=LIMITS["positions"],
-        )
-        return theta, cls("llama3", factor, low, high, original)
-
-    @classmethod
-    def from_gguf(cls, fields: Fields) -> tuple[float, RopeScaling]:
-        """(theta, scaling) of GGUF metadata. Llama 3's scaling comes as a tensor of factors, not
-        from here."""
-        theta = fields.number("rope.freq_base", 10000.0, low=1.0, high=1e12)
-        if fields.has("rope.scaling.type"):
-            kind = fields.choice("rope.scaling.type", ("none", "linear"))
-            if kind == "none":
-                return theta, cls()
-            return theta, cls("linear", fields.number("rope.scaling.factor", low=1.0, high=1e6))
-        # The key of files written before scaling types were named.
-        factor = fields.number("rope.scale_linear", 1.0, low=1.0, high=1e6)
-        return theta, cls() if factor == 1.0 else cls("linear", factor)
 
 
 def read_stop_ids(fields: Fields, key: str, vocab_size: int) -> tuple[int, ...]:

@@ -9,10 +9,36 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .config import Fields
+from .rope_scaling import FREQS_TENSOR, LONG_TENSOR, SHORT_TENSOR
 
-__all__ = ["Family"]
+__all__ = ["GGUF_DECODER_NAMES", "GGUF_ROPE_TENSORS", "Family"]
 
 _LAYER = re.compile(r"(^|\.)(\d+)(?=\.|$)")
+
+# Names that decoders share: GGUF's on the left, the tree's (transformers') on the right.
+GGUF_DECODER_NAMES = {
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+    "blk.{}.attn_norm": "model.layers.{}.input_layernorm",
+    "blk.{}.attn_q": "model.layers.{}.self_attn.q_proj",
+    "blk.{}.attn_k": "model.layers.{}.self_attn.k_proj",
+    "blk.{}.attn_v": "model.layers.{}.self_attn.v_proj",
+    "blk.{}.attn_output": "model.layers.{}.self_attn.o_proj",
+    "blk.{}.attn_q_norm": "model.layers.{}.self_attn.q_norm",
+    "blk.{}.attn_k_norm": "model.layers.{}.self_attn.k_norm",
+    "blk.{}.ffn_norm": "model.layers.{}.post_attention_layernorm",
+    "blk.{}.ffn_gate": "model.layers.{}.mlp.gate_proj",
+    "blk.{}.ffn_up": "model.layers.{}.mlp.up_proj",
+    "blk.{}.ffn_down": "model.layers.{}.mlp.down_proj",
+}
+
+# Divisors of the rotary frequencies, and the methods of ``CausalLM`` that take them.
+GGUF_ROPE_TENSORS = {
+    FREQS_TENSOR: "set_rope_factors",
+    SHORT_TENSOR: "set_short_rope_factors",
+    LONG_TENSOR: "set_long_rope_factors",
+}
 
 
 @dataclass(frozen=True)

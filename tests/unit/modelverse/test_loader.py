@@ -125,7 +125,7 @@ def test_absurd_configs_are_refused_with_field_and_values(
     ("change", "words"),
     [
         ({"hidden_act": "gelu"}, ("hidden_act", "'gelu'", "silu")),
-        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, ("rope_type", "'yarn'", "llama3")),
+        ({"rope_scaling": {"rope_type": "su", "factor": 4.0}}, ("rope_type", "'su'", "longrope")),
         ({"partial_rotary_factor": 0.5}, ("partial_rotary_factor", "0.5")),
     ],
 )

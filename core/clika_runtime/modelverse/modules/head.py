@@ -8,6 +8,7 @@ import clika_runtime as crt
 from clika_runtime import nn
 
 from ..cache import StateSpec
+from ..rope_scaling import FREQS_TENSOR, LONG_TENSOR, SHORT_TENSOR
 from .linear import Linear
 
 __all__ = ["CausalLM"]
@@ -51,6 +52,18 @@ class CausalLM(nn.Module):
     def cache_specs(self) -> list[StateSpec]:
         """What each layer keeps, in the order of the layers."""
         return list(self.model.cache_specs())
+
+    def set_rope_factors(self, factors: Any) -> None:
+        """Takes divisors of the rotary frequencies, one per pair."""
+        self.model.rotary.set_factors(factors, FREQS_TENSOR)
+
+    def set_short_rope_factors(self, factors: Any) -> None:
+        """Takes longrope's divisors up to the original window."""
+        self.model.rotary.set_factors(factors, SHORT_TENSOR)
+
+    def set_long_rope_factors(self, factors: Any) -> None:
+        """Takes longrope's divisors beyond the original window."""
+        self.model.rotary.set_factors(factors, LONG_TENSOR)
 
     def forward(self, tokens: Any, positions: Any, step: Any, rows: Any = None) -> Any:
         return self.model(tokens, positions, step, rows)
