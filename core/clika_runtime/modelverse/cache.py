@@ -160,6 +160,7 @@ class CacheStep:
         block_table: Any,
         cu_seqlens: Any,
         kv_lens: Any,
+        *,
         max_tokens: int,
     ) -> None:
         self._specs = specs

@@ -187,7 +187,7 @@ class Engine:
             int32("block_table", batch, width),
             int32("cu_seqlens", batch + 1),
             int32("kv_lens", batch),
-            self.cache.config.max_tokens,
+            max_tokens=self.cache.config.max_tokens,
         )
         wanted: Any = batch
         rows = None
