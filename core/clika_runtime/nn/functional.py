@@ -47,6 +47,6 @@ def activate(x: Any, name: str) -> Any:
         return getattr(crt, name)(x)
     half = x.shape[-1] // 2
     gate, up = crt.split_with_sizes(x, [half, half], -1)
-    if name == "swiglu":
-        return crt.swiglu(gate, up)
-    return getattr(crt, "gelu" if name == "geglu" else "relu")(gate) * up
+    if name == "reglu":
+        return crt.relu(gate) * up
+    return getattr(crt, name)(gate, up)

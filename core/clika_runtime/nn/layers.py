@@ -143,9 +143,7 @@ class RMSNorm(Module):
 
     def add(self, x: Any, residual: Any) -> tuple[Any, Any]:
         """``(x + residual, rms_norm(x + residual))`` in one operator."""
-        total, normed = crt.add_rms_norm(
-            x, residual, self.weight, eps=self.eps, offset=self.offset
-        )
+        total, normed = crt.add_rms_norm(x, residual, self.weight, eps=self.eps, offset=self.offset)
         return total, normed
 
     def extra_repr(self) -> str:

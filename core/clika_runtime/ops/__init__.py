@@ -37,7 +37,7 @@ _SINGLE = (
     "where clamp cast copy copy_ reshape permute transpose squeeze unsqueeze expand narrow select "
     "flatten cat stack index_select gather sort topk argmax argmin softmax log_softmax matmul full "
     "arange rand randn zeros ones linear embedding dequantize rms_norm add_rms_norm layer_norm "
-    "rotary swiglu kv_append paged_attention sample"
+    "rotary swiglu geglu kv_append paged_attention sample"
 )
 _HOME = {name: name for name in _SINGLE.split()}
 _HOME.update((name, group) for group, names in _GROUPS.items() for name in names.split())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
-from ._promotion import ALL, BOOL, result_type, to_float
-from ._shapes import broadcast, fail
+from ._promotion import ALL, BOOL, FLOATS, result_type, to_float
+from ._shapes import broadcast, fail, same, text
 from .record import COMMUTATIVE, ELEMENTWISE, Meta, op, tensor
 
 if TYPE_CHECKING:
@@ -49,6 +49,38 @@ def unary(
         traits={ELEMENTWISE},
         compose=compose,
         source=source,
+    )
+
+
+def gated(
+    name: str, formula: str, compose: Callable[..., Any], extra: Iterable[Arg] = ()
+) -> Record:
+    """Declares ``name(gate, up)``: a function of ``gate`` times ``up``, both of one shape and
+    dtype."""
+
+    def infer(gate: Meta, up: Meta, *_: Any) -> Meta:
+        if gate.ndim != up.ndim or not all(map(same, gate.shape, up.shape)):
+            fail(name, f"gate {text(gate.shape)} and up {text(up.shape)} must have one shape")
+        if gate.dtype is not up.dtype:
+            fail(
+                name,
+                f"gate has dtype {gate.dtype.name}, up {up.dtype.name}; convert one with .to()",
+            )
+        return Meta(gate.shape, gate.dtype)
+
+    return op(
+        name,
+        doc=f"""
+        {formula}
+
+        A fused kernel computes in float32 and rounds once.
+        """,
+        args=[tensor("gate", FLOATS), tensor("up", FLOATS), *extra],
+        infer=infer,
+        compose=compose,
+        traits={ELEMENTWISE},
+        method=False,
+        source="Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202",
     )
 
 

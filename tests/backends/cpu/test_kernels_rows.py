@@ -121,6 +121,18 @@ def test_swiglu(level, dtype):
     close(got, torch.nn.functional.silu(gate.double()) * up.double())
 
 
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_geglu(level, dtype, approximate):
+    gate, up = rand(4, 2, 50, dtype=dtype), rand(4, 2, 50, dtype=dtype, seed=1)
+    fused = torch.cat([gate, up], -1)
+    inputs = [fused[..., :50], fused[..., 50:]]
+    (got,) = Kernels(level)(
+        "geglu", inputs, [torch.zeros_like(gate)], attrs=[approximate == "tanh"]
+    )
+    close(got, torch.nn.functional.gelu(gate.double(), approximate=approximate) * up.double())
+
+
 def rotary_reference(x, positions, frequencies, interleaved, scale):
     angle = positions.float()[:, None] * frequencies[None]
     cos, sin = (angle.double().cos() * scale)[:, None], (angle.double().sin() * scale)[:, None]
@@ -183,6 +195,7 @@ CASES = {
     "softmax": lambda x: ([x], [-1], []),
     "log_softmax": lambda x: ([x], [-1], []),
     "swiglu": lambda x: ([x, x * 0.5], [], []),
+    "geglu": lambda x: ([x, x * 0.5], [1], []),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,11 @@ def test_norms() -> None:
     total, normed = rms.add(crt.tensor(x), crt.tensor(residual))
     close(total, x + residual)
     close(normed, expected(x + residual))
+    shifted = nn.RMSNorm(8, eps=1e-5, offset=1.0)
+    shifted.weight = crt.tensor(weight - 1.0)
+    close(shifted(crt.tensor(x)), expected(x))
+    close(shifted.add(crt.tensor(x), crt.tensor(residual))[1], expected(x + residual))
+    assert "offset=1" in repr(shifted) and "offset" not in repr(rms)
     layer = nn.LayerNorm(8)
     layer.weight, layer.bias = crt.tensor(weight), crt.tensor(bias)
     centered = x - x.mean(-1, keepdims=True)
@@ -91,6 +97,9 @@ def test_activations_and_shapes() -> None:
     close(nn.Softmax()(crt.tensor(x)).sum(-1), np.ones(2))
     gate, up = x[:, :3], x[:, 3:]
     close(F.activate(crt.tensor(x), "swiglu"), gate / (1 + np.exp(-gate)) * up)
+    erf = np.vectorize(math.erf)
+    gelu = 0.5 * gate * (1 + erf(gate / math.sqrt(2)))
+    close(F.activate(crt.tensor(x), "geglu"), gelu * up)
     close(F.activate(crt.tensor(x), "reglu"), np.maximum(gate, 0) * up)
 
 

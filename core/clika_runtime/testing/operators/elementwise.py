@@ -61,7 +61,7 @@ def _sigmoid(x: Array) -> Array:
     return 1 / (1 + np.exp(-x))
 
 
-def _gelu(x: Array, approximate: str) -> Array:
+def gelu(x: Array, approximate: str) -> Array:
     if approximate == "tanh":
         return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
     return 0.5 * x * (1 + erf(x / math.sqrt(2)))
@@ -97,7 +97,7 @@ operator(
     float32=(12, 0),
     narrow=(4, 0.001),
 )
-operator("gelu", _gelu, _gelu_cases, float32=(12, 4), narrow=(4, 1))
+operator("gelu", gelu, _gelu_cases, float32=(12, 4), narrow=(4, 1))
 operator("relu", lambda x: np.maximum(x, 0), unary(), float32=(0, 0), narrow=(0, 0))
 operator(
     "erf",

@@ -8,13 +8,21 @@ import numpy as np
 
 from ... import dtypes
 from .._kit import Make, Operand, operator
-from .._numpy import SCHEMES, Array, decode_blocks, random_blocks
+from .._numpy import (
+    SCHEMES,
+    Array,
+    block_size,
+    decode_blocks,
+    random_blocks,
+    scheme_number,
+)
 
 
-def packed(make: Make, scheme: int, rows: int, columns: int) -> Operand:
+def packed(make: Make, name: str, rows: int, blocks: int) -> Operand:
     """A packed weight with random blocks; its values are the numbers that it stands for."""
-    blocks = random_blocks(make.rng, scheme, rows, columns)
-    return Operand(decode_blocks(blocks, scheme), "float32", "plain", scheme, blocks.tobytes())
+    data = random_blocks(make.rng, name, rows, blocks * block_size(name)[0])
+    values = decode_blocks(data, name)
+    return Operand(values, "float32", "plain", scheme_number(name), data.tobytes())
 
 
 def _matmul_cases(make: Make) -> None:
@@ -69,15 +77,16 @@ def _linear_cases(make: Make) -> None:
     make.case("batch", make.normal((2, 3, 64)), make.normal((5, 64)))
     make.case("no-rows", make.normal((0, 64)), make.normal((5, 64)))
     make.case("strided", make.normal((6, 32), "float32", "transposed"), make.normal((5, 32)))
-    for scheme, (name, _) in SCHEMES.items():
-        weight = packed(make, scheme, 50, 96)
+    for name in SCHEMES:
+        weight = packed(make, name, 50, 3 if block_size(name)[0] == 32 else 1)
+        columns = weight.shape[1]
         for rows in (1, 5, 33):
-            make.case(f"{name}-{rows}", make.normal((rows, 96)), weight)
-        make.case(f"{name}-bias", make.normal((2, 96)), weight, make.normal((50,)))
-        make.case(f"{name}-bf16", make.normal((2, 96), "bfloat16"), weight)
+            make.case(f"{name}-{rows}", make.normal((rows, columns)), weight)
+        make.case(f"{name}-bias", make.normal((2, columns)), weight, make.normal((50,)))
+        make.case(f"{name}-bf16", make.normal((2, columns), "bfloat16"), weight)
         # An activation is off by at most 1/254 of the largest of its block of 32.
         for rows in (1, 5):
-            x = make.uniform(-1, 1, (rows, 96))
+            x = make.uniform(-1, 1, (rows, columns))
             make.case(f"{name}-fast-{rows}", x, weight, None, "fast", bound=(0, 2.0**16))
 
 
@@ -93,9 +102,9 @@ def _embedding_cases(make: Make) -> None:
     make.case("scalar", make.normal((20, 8)), make.integers(0, 20, ()))
     make.case("none", make.normal((20, 8)), make.integers(0, 20, (0,)))
     make.case("strided", make.normal((20, 8), "float32", "transposed"), ids)
-    for scheme, (name, _) in SCHEMES.items():
-        make.case(name, packed(make, scheme, 20, 64), ids)
-        make.case(f"{name}-bf16", packed(make, scheme, 20, 64), ids, dtypes.bfloat16)
+    for name in SCHEMES:
+        make.case(name, packed(make, name, 20, 2), ids)
+        make.case(f"{name}-bf16", packed(make, name, 20, 2), ids, dtypes.bfloat16)
 
 
 operator(
@@ -108,9 +117,9 @@ operator(
 
 
 def _dequantize_cases(make: Make) -> None:
-    for scheme, (name, _) in SCHEMES.items():
-        make.case(name, packed(make, scheme, 17, 96))
-        make.case(f"{name}-bf16", packed(make, scheme, 17, 96), dtypes.bfloat16)
+    for name in SCHEMES:
+        make.case(name, packed(make, name, 17, 3))
+        make.case(f"{name}-bf16", packed(make, name, 17, 3), dtypes.bfloat16)
     make.case("dense", make.normal((4, 32), "bfloat16"))
 
 

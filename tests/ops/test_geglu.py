@@ -1,0 +1,30 @@
+"""Cases and oracle of ``geglu``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clika_runtime.testing import cases
+from tests.ops.support import check_backend, check_oracle
+
+
+def oracle(torch: Any, gate: Any, up: Any, approximate: str) -> Any:
+    unit = torch.nn.functional.gelu(gate.float(), approximate=approximate)
+    return (unit * up.float()).to(gate.dtype)
+
+
+@pytest.mark.parametrize("case", cases("geglu"), ids=str)
+def test_backend(case: Any) -> None:
+    check_backend(case)
+
+
+@pytest.mark.parametrize("case", cases("geglu"), ids=str)
+def test_plan(case: Any) -> None:
+    check_backend(case, planned=True)
+
+
+@pytest.mark.parametrize("case", cases("geglu"), ids=str)
+def test_oracle(case: Any) -> None:
+    check_oracle(case, oracle)
