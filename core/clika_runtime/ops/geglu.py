@@ -9,7 +9,7 @@ from ._rules import gated
 from .record import static
 
 
-def _compose(gate: Any, up: Any, approximate: str) -> Any:
+def _compose(gate: Any, up: Any, approximate: Any) -> Any:
     return ops.mul(ops.gelu(gate, approximate), up)
 
 
