@@ -6,6 +6,7 @@ python scripts/generate_reference.py --check    exits with 1 when one is out of 
 
 from __future__ import annotations
 
+import inspect
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from clika_runtime import dtypes, ops
 from clika_runtime._native._core import device_scope
 from clika_runtime.ops.record import REQUIRED, Arg, Record
 from clika_runtime.testing import reference_backend
-from clika_runtime.testing.operators.examples import EXAMPLES, run
+from clika_runtime.testing.operators.examples import examples, run
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference" / "operators.md"
@@ -108,7 +109,7 @@ def example(name: str) -> list[str]:
     # On the reference backend, so that the page does not depend on this machine's vector unit.
     with device_scope(crt.Device("reference")):
         value = run(name)
-    code = [f">>> {line}" for line in EXAMPLES[name].split("\n")]
+    code = [f">>> {line}" for line in examples()[name].split("\n")]
     for i, line in enumerate(code):
         if line.startswith((">>>     ", ">>> )")):  # goes on from the line before
             code[i] = f"... {line[4:]}"
@@ -165,28 +166,28 @@ def page() -> str:
 
 
 # ---------------------------------------------------------------- the stub
-def signature(record: Record) -> list[str]:
-    names = parameters(record, types=True)
-    flat = f"def {record.name}({', '.join(names)}) -> {result_of(record)}: ..."
+def signature(name: str, parameters: list[str], result: str) -> list[str]:
+    flat = f"def {name}({', '.join(parameters)}) -> {result}: ..."
     if len(flat) <= 100:
         return [flat]
-    return [
-        f"def {record.name}(",
-        *(f"    {name}," for name in names),
-        f") -> {result_of(record)}: ...",
-    ]
+    return [f"def {name}(", *(f"    {line}," for line in parameters), f") -> {result}: ..."]
 
 
-HELPERS = """
-def split(
-    input: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0
-) -> tuple[Tensor, ...]: ...
-def split_with_sizes(input: Tensor, sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]: ...
-def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]: ...
-def max(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any: ...
-def min(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any: ...
-def manual_seed(seed: int) -> None: ...
+def function(name: str) -> list[str]:
+    """The signature of a Python function over operators, from its annotations."""
+    found = inspect.signature(getattr(ops, name))
+    listed = []
+    named = False  # has the bare * been written?
+    for item in found.parameters.values():
+        if item.kind is item.KEYWORD_ONLY and not named:
+            listed.append("*")
+            named = True
+        default = "" if item.default is item.empty else f" = {item.default!r}"
+        listed.append(f"{item.name}: {item.annotation}{default}")
+    return signature(name, listed, found.return_annotation)
 
+
+REST = """
 class Helper:
     name: str
 
@@ -206,8 +207,11 @@ def stub() -> str:
     lines += ["from .._native._core import Tensor", "from ..device import Device"]
     lines += ["from ..dtypes import dtype", "from .record import Record", ""]
     for found in ops.records().values():
-        lines += signature(found)
-    return "\n".join(lines) + "\n" + HELPERS.lstrip("\n")
+        lines += signature(found.name, parameters(found, types=True), result_of(found))
+    for name in sorted(ops._HELPERS):
+        lines += function(name)
+    lines += [f"{alias} = {name}" for alias, name in sorted(ops._ALIASES.items())]
+    return "\n".join(lines) + "\n" + REST
 
 
 def main(arguments: list[str]) -> int:

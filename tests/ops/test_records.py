@@ -62,7 +62,8 @@ def test_every_group_and_operator_has_a_test_file() -> None:
 
 def test_names_and_modules_agree() -> None:
     assert set(ops._HOME) == set(RECORD) | ops._HELPERS
-    assert ops.__all__ == sorted(ops._HOME)
+    assert ops.__all__ == sorted({*ops._HOME, *ops._ALIASES})
+    assert set(ops._ALIASES.values()) <= set(ops._HOME) and not set(ops._ALIASES) & set(ops._HOME)
     assert set(ops.__all__) <= set(dir(ops))
     for name, home in ops._HOME.items():
         assert sys.modules[f"clika_runtime.ops.{home}"]
@@ -91,6 +92,13 @@ def test_methods() -> None:
     assert ops.method_record("cat") is None
     assert ops.method_record("no_such") is None
     assert ops.method_record("split").name == "split"
+    assert ops.method_record("manual_seed") is None
+
+
+def test_further_names() -> None:
+    for name, target in ops._ALIASES.items():
+        assert getattr(ops, name) is getattr(ops, target)
+        assert ops.method_record(name) == ops.method_record(target)
 
 
 PROBE = """

@@ -18,12 +18,8 @@ GATED = ("swiglu", "geglu", "reglu")
 
 def __getattr__(name: str) -> Any:
     """Every operator of the runtime under its own name: ``F.linear``, ``F.softmax``, ..."""
-    from clika_runtime.ops.record import RECORDS
-
-    if not name.startswith("_"):
-        value = getattr(crt, name, None)
-        if value is not None and name in RECORDS:
-            return value
+    if not name.startswith("_") and (name in crt.ops.__all__ or name in crt.ops.RECORDS):
+        return getattr(crt, name)
     raise AttributeError(f"module 'clika_runtime.nn.functional' has no attribute '{name}'")
 
 

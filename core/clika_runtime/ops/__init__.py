@@ -29,9 +29,17 @@ _GROUPS = {
     "logical": "logical_not logical_and logical_or logical_xor",
     "bitwise": "bitwise_not bitwise_and bitwise_or bitwise_xor",
     "reductions": "sum mean prod amax amin any all",
+}
+# Module -> Python functions over operators: they have no record and no node of their own.
+_FUNCTIONS = {
     "split": "split split_with_sizes chunk",
     "extremes": "max min",
     "_seed": "manual_seed",
+}
+_NO_METHODS = frozenset({"_seed"})  # modules whose functions are not methods of Tensor
+# Further names of operators and functions, as PyTorch has them.
+_ALIASES = {
+    "clone": "copy",
 }
 _SINGLE = (
     "where clamp cast copy copy_ reshape permute transpose squeeze unsqueeze expand narrow select "
@@ -41,10 +49,10 @@ _SINGLE = (
 )
 _HOME = {name: name for name in _SINGLE.split()}
 _HOME.update((name, group) for group, names in _GROUPS.items() for name in names.split())
-# Python functions over operators: they have no record and no node of their own.
-_HELPERS = frozenset(" ".join(_GROUPS[name] for name in ("split", "extremes", "_seed")).split())
+_HOME.update((name, group) for group, names in _FUNCTIONS.items() for name in names.split())
+_HELPERS = frozenset(" ".join(_FUNCTIONS.values()).split())
 
-__all__ = sorted(_HOME)
+__all__ = sorted({*_HOME, *_ALIASES})
 
 
 def record(name: str) -> Record:
@@ -53,6 +61,7 @@ def record(name: str) -> Record:
     >>> record("relu").summary
     'max(x, 0), element by element.'
     """
+    name = _ALIASES.get(name, name)
     if name not in RECORDS and name in _HOME:
         import_module(f"{__name__}.{_HOME[name]}")
     if name not in RECORDS and not _declared_by_a_plugin(name):
@@ -92,14 +101,12 @@ def method_record(name: str) -> Record | Helper | None:
     >>> method_record("relu").name
     'relu'
     """
+    name = _ALIASES.get(name, name)
     if name in _HELPERS:
-        return None if _HOME[name] == "_seed" else Helper(name)
+        return None if _HOME[name] in _NO_METHODS else Helper(name)
     if name in _HOME or name in RECORDS:
         found = record(name)
         return found if found.method else None
-    for found in RECORDS.values():
-        if found.method and name in found.aliases:
-            return found
     return None
 
 
@@ -119,16 +126,16 @@ def _callable(name: str) -> Callable[..., Any]:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME and name not in RECORDS:
+    if name not in _HOME and name not in RECORDS and name not in _ALIASES:
         if name.startswith("_") or not _declared_by_a_plugin(name):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = _callable(name)
+    value = getattr(sys.modules[__name__], _ALIASES[name]) if name in _ALIASES else _callable(name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME, *RECORDS})
+    return sorted({*globals(), *__all__, *RECORDS})
 
 
 class _Operators(ModuleType):

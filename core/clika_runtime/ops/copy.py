@@ -12,5 +12,4 @@ op(
     infer=like,
     traits={ELEMENTWISE},
     method=False,
-    aliases=("clone",),
 )

@@ -184,7 +184,6 @@ class Record(_Struct):
         "mutates",
         "outputs",
         "method",
-        "aliases",
         "source",
         "doc",
         "codes",
@@ -205,7 +204,6 @@ class Record(_Struct):
         mutates: int | None = None,  # index (among the tensor arguments) of the one written
         outputs: int = 1,  # 0: as many as `infer` returns
         method: bool = True,  # also a Tensor method
-        aliases: tuple[str, ...] = (),
         source: str = "",  # paper or specification of the method
         doc: str = "",  # the long part of the reference page
         codes: tuple[str, ...] = ("INVALID_ARGUMENT",),
@@ -220,7 +218,6 @@ class Record(_Struct):
         self.mutates = mutates
         self.outputs = outputs
         self.method = method
-        self.aliases = aliases
         self.source = source
         self.doc = doc
         self.codes = codes

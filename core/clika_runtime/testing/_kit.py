@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ import numpy as np
 from .. import dtypes, ops
 from ..errors import ClikaRTError, is_capability_decline
 from ..ops.record import Meta, Record, View
+from . import operators
 from ._numpy import EPS, FLOATS, Array, from_payload, payload, round_to
+from .operators.examples import EXAMPLES
 
 __all__ = [
     "OPERATORS",
@@ -133,7 +136,6 @@ class Operator:
 
 
 OPERATORS: dict[str, Operator] = {}
-_GROUPS = ("elementwise", "binary", "shaping", "reductions", "products", "model", "factories")
 
 
 def operator(
@@ -144,12 +146,16 @@ def operator(
     float32: tuple[float, float] = (4, 0),
     narrow: tuple[float, float] = (1, 0),
     magnitude: Callable[..., Any] | None = None,
+    example: str = "",
 ) -> None:
     """Declares reference, cases and bounds. ``float32`` bounds float64 results too (in their eps),
-    ``narrow`` the 16-bit dtypes; each is (relative, spread)."""
+    ``narrow`` the 16-bit dtypes; each is (relative, spread). ``example`` is that of the reference
+    page; see `examples`."""
     bounds = dict.fromkeys(("float32", "float64"), Bound(*float32))
     bounds.update(dict.fromkeys(("float16", "bfloat16"), Bound(*narrow)))
     OPERATORS[name] = Operator(reference, build, bounds, magnitude)
+    if example:
+        EXAMPLES[name] = example
 
 
 class Make:
@@ -222,8 +228,8 @@ def _flat(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _load() -> None:
-    for group in _GROUPS:
-        import_module(f"{__package__}.operators.{group}")
+    for module in iter_modules(operators.__path__):
+        import_module(f"{operators.__name__}.{module.name}")
 
 
 @cache

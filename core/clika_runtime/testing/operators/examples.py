@@ -1,5 +1,6 @@
 """One example per operator, for the reference page. The last line is an expression whose value the
-page shows; the tests run all of them."""
+page shows; the tests run all of them. A group may state its examples with its references instead:
+``operator(..., example=...)``."""
 
 from __future__ import annotations
 
@@ -123,11 +124,19 @@ EXAMPLES: dict[str, str] = {
 }
 
 
+def examples() -> dict[str, str]:
+    """The examples of all operators."""
+    from .. import _kit
+
+    _kit._load()
+    return EXAMPLES
+
+
 def run(name: str) -> object:
     """Runs an example; the value of its last line."""
     import clika_runtime as crt
 
-    *before, last = EXAMPLES[name].split("\n")
+    *before, last = examples()[name].split("\n")
     space = {"crt": crt}
     exec("\n".join(before), space)
     return eval(last, space)
