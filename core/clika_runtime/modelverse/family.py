@@ -11,7 +11,7 @@ from typing import Any
 from .config import Fields
 from .rope_scaling import FREQS_TENSOR, LONG_TENSOR, SHORT_TENSOR
 
-__all__ = ["GGUF_DECODER_NAMES", "GGUF_ROPE_TENSORS", "Family"]
+__all__ = ["GGUF_DECODER_NAMES", "GGUF_ROPE_TENSORS", "Family", "checkpoint_kind"]
 
 _LAYER = re.compile(r"(^|\.)(\d+)(?=\.|$)")
 
@@ -48,8 +48,9 @@ class Family:
     ``config_from_hf(fields)`` reads a `config.json`; ``config_from_gguf(fields, shapes)`` reads
     GGUF metadata, with the shapes of the file's tensors. ``build(config, dtype)`` makes the
     storage-free tree. ``gguf_names`` maps a checkpoint name with ``{}`` for the layer number to the
-    tree's name; safetensors names are the tree's own unless ``renames`` (prefix -> prefix) says
-    otherwise. ``ignored`` are patterns of checkpoint names that carry nothing; ``extras`` maps a
+    tree's name, and ``gguf_names_by_architecture`` those that one architecture names otherwise;
+    safetensors names are the tree's own unless ``renames`` (prefix -> prefix) says otherwise.
+    ``ignored`` are patterns of checkpoint names that carry nothing; ``extras`` maps a
     checkpoint name to the model's method that takes the tensor as a NumPy array."""
 
     name: str
@@ -57,11 +58,12 @@ class Family:
     build: Callable[[Any, Any], Any]
     config_from_gguf: Callable[[Fields, Mapping[str, tuple[int, ...]]], Any] | None = None
     gguf_names: Mapping[str, str] = field(default_factory=dict)
+    gguf_names_by_architecture: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     renames: Mapping[str, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
     extras: Mapping[str, str] = field(default_factory=dict)
 
-    def tree_name(self, name: str, kind: str) -> str:
+    def tree_name(self, name: str, kind: str, architecture: str = "") -> str:
         """The tree's name for a checkpoint's tensor; an unknown name comes back as it is.
 
         >>> names = {"blk.{}.attn_q": "model.layers.{}.self_attn.q_proj"}
@@ -75,7 +77,8 @@ class Family:
             pattern = (
                 stem if match is None else f"{stem[: match.start(2)]}{{}}{stem[match.end(2) :]}"
             )
-            target = self.gguf_names.get(pattern)
+            own = self.gguf_names_by_architecture.get(architecture, {})
+            target = own.get(pattern) or self.gguf_names.get(pattern)
             if target is None or not dot:
                 return name
             return f"{target.format(match[2]) if match else target}.{leaf}"
@@ -87,3 +90,20 @@ class Family:
     def is_ignored(self, name: str) -> bool:
         """Whether a checkpoint's tensor carries nothing that the tree needs."""
         return any(re.fullmatch(pattern, name) for pattern in self.ignored)
+
+
+def checkpoint_kind(fields: Fields, kinds: Mapping[str, str]) -> str:
+    """Which kind of its family a `config.json` is: ``kinds`` maps architectures and model types to
+    kinds. The first of `architectures` says it; where that is no known one, `model_type`.
+
+    >>> kinds = {"Qwen3ForCausalLM": "qwen3", "qwen3": "qwen3"}
+    >>> checkpoint_kind(Fields({"model_type": "qwen3"}, "config.json"), kinds)
+    'qwen3'
+    """
+    names = fields.get("architectures", None)
+    first = names[0] if isinstance(names, list) and names else None
+    model_type = fields.text("model_type", "")
+    for name in (first, model_type):
+        if isinstance(name, str) and name in kinds:
+            return kinds[name]
+    raise fields.unsupported("model_type", f"is '{model_type}'; served are {', '.join(kinds)}")

@@ -271,7 +271,7 @@ def _match_names(family: Family, checkpoint: Checkpoint, model: nn.Module) -> di
     for name in checkpoint.tensors:
         if name in family.extras or family.is_ignored(name):
             continue
-        slot = family.tree_name(name, checkpoint.kind)
+        slot = family.tree_name(name, checkpoint.kind, checkpoint.architecture)
         if slot in slots:
             if slot in found:
                 raise InvalidArgumentError(

@@ -15,16 +15,22 @@ __all__ = ["DecoderLayer", "DecoderModel"]
 
 class DecoderLayer(nn.Module):
     """Attention and feed-forward with a norm before each: the parts of one block, named as in
-    checkpoints."""
+    checkpoints. ``offset`` is that of the norms' weights."""
 
     def __init__(
-        self, attention: Any, mlp: Any, hidden_size: int, eps: float, dtype: Any = None
+        self,
+        attention: Any,
+        mlp: Any,
+        hidden_size: int,
+        eps: float,
+        dtype: Any = None,
+        offset: float = 0.0,
     ) -> None:
         super().__init__()
         self.self_attn = attention
         self.mlp = mlp
-        self.input_layernorm = nn.RMSNorm(hidden_size, eps, dtype)
-        self.post_attention_layernorm = nn.RMSNorm(hidden_size, eps, dtype)
+        self.input_layernorm = nn.RMSNorm(hidden_size, eps, dtype, offset)
+        self.post_attention_layernorm = nn.RMSNorm(hidden_size, eps, dtype, offset)
 
     def forward(self, x: Any, h: Any, positions: Any, step: Any, next_norm: Any) -> tuple[Any, Any]:
         """``x`` is the normed stream, ``h`` the residual; returns both for the next block."""
@@ -49,11 +55,12 @@ class DecoderModel(nn.Module):
         block: Callable[[int], nn.Module],
         eps: float,
         dtype: Any = None,
+        offset: float = 0.0,
     ) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(vocab_size, hidden_size, dtype)
         self.layers = nn.ModuleList(block(index) for index in range(num_layers))
-        self.norm = nn.RMSNorm(hidden_size, eps, dtype)
+        self.norm = nn.RMSNorm(hidden_size, eps, dtype, offset)
 
     def cache_specs(self) -> list[StateSpec]:
         """What each layer keeps, in the order of the layers."""

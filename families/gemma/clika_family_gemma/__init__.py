@@ -1,0 +1,2 @@
+"""The gemma model family. The registration is in `plugin`, the model in `gemma`; neither is
+imported here."""

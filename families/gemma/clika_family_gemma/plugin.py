@@ -1,0 +1,34 @@
+"""Registration data of the gemma family; the model's code loads on first need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from clika_runtime.hooks import hookimpl
+from clika_runtime.plugins import FamilySpec
+
+FAMILY = FamilySpec(
+    name="gemma",
+    contract=1,
+    vendor="Google",
+    description="Gemma 1, Gemma 2 and the text models of Gemma 3",
+    tasks=("text-generation",),
+    modalities=("text -> text",),
+    verbs=("prompt",),
+    model_types=("gemma", "gemma2", "gemma3", "gemma3_text"),
+    architectures=(
+        "GemmaForCausalLM",
+        "Gemma2ForCausalLM",
+        "Gemma3ForCausalLM",
+        "Gemma3ForConditionalGeneration",
+    ),
+    gguf_architectures=("gemma", "gemma2", "gemma3"),
+    license_page="https://ai.google.dev/gemma/terms",
+    load="clika_family_gemma.gemma:FAMILY",
+)
+
+
+@hookimpl
+def clika_register_families(register: Callable[..., Any]) -> None:
+    register(FAMILY)
