@@ -9,37 +9,32 @@
 //                 Entry("<operator>", run).in(F32 | BF16).out(F32 | BF16))
 //   #include "level_end.hpp"
 //
-// The build compiles the file once per level (CLIKA_LEVEL 0 portable, 1 avx2 with fma and f16c, 2 avx512 with
-// f, bw, dq, vl and vnni); the loader takes the entries of the best level that the machine has. All entries
+// The build compiles the file once per level. On x86-64: CLIKA_LEVEL 0 portable, 1 avx2 with fma and f16c, 2 avx512
+// with f, bw, dq, vl and vnni. On arm64: 0 portable, 1 dotprod, 2 i8mm with bf16. The loader takes the entries of
+// the best level that the machine has. All entries
 // of one operator stand in one file, the preferred first: the first that fits wins. Use `vf` and the
-// functions of simd.hpp and one source serves every level; write `#if CLIKA_LEVEL >= 1` around raw intrinsics
-// (never test __AVX2__: the compiler does not define it under the pragma). A file that repacks weights
+// functions of simd.hpp and one source serves every level; write `#if CLIKA_X86 && CLIKA_LEVEL >= 1` (or CLIKA_ARM)
+// around raw intrinsics (never test __AVX2__: the compiler does not define it under the pragma). A file that repacks weights
 // uses CLIKA_KERNELS_AND_PACK(stem, pack_info, pack, entries...). Shared code goes into a header that is
 // included after level.hpp and has no include guard of its own namespace to open. Kernels that gain nothing
 // from SIMD stand in kernels/plain/ and are compiled once.
 #pragma once
 
+#include "levels.hpp"
 #include "prelude.hpp"
 #include "registry.hpp"
-
-#if defined(__x86_64__) || defined(_M_X64)
-#define CLIKA_X86 1
-#else
-#define CLIKA_X86 0
-#endif
 
 #define CLIKA_INLINE inline __attribute__((always_inline))
 #define CLIKA_NOINLINE __attribute__((noinline))
 
-// CLIKA_LEVEL: 0 portable, 1 avx2, 2 avx512.
 #if defined(CLIKA_PLAIN)
 #define CLIKA_LEVEL_NAME plain
 #elif CLIKA_LEVEL == 0
 #define CLIKA_LEVEL_NAME portable
 #elif CLIKA_LEVEL == 1
-#define CLIKA_LEVEL_NAME avx2
+#define CLIKA_LEVEL_NAME CLIKA_LEVEL_1
 #elif CLIKA_LEVEL == 2
-#define CLIKA_LEVEL_NAME avx512
+#define CLIKA_LEVEL_NAME CLIKA_LEVEL_2
 #else
 #error "CLIKA_LEVEL must be 0, 1 or 2"
 #endif
@@ -77,6 +72,20 @@
 #pragma GCC push_options
 #pragma GCC target( \
     "avx2,fma,f16c,bmi,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,prefer-vector-width=512")
+#endif
+#elif CLIKA_ARM && CLIKA_LEVEL == 1
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("dotprod"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("arch=armv8.2-a+dotprod")
+#endif
+#elif CLIKA_ARM && CLIKA_LEVEL == 2
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("dotprod,i8mm,bf16"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("arch=armv8.2-a+dotprod+i8mm+bf16")
 #endif
 #endif
 

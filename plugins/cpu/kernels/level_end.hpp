@@ -3,6 +3,6 @@
 }  // namespace
 }  // namespace CLIKA_LEVEL_NAME
 }  // namespace clika_cpu
-#if CLIKA_X86 && CLIKA_LEVEL > 0 && defined(__clang__)
+#if CLIKA_LEVEL > 0 && defined(__clang__)
 #pragma clang attribute pop
 #endif

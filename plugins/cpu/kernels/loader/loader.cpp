@@ -9,10 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "levels.hpp"
 #include "registry.hpp"
 
 #if defined(__linux__)
 #include <sched.h>
+#if CLIKA_ARM
+#include <sys/auxv.h>
+#endif
 #endif
 #if defined(__unix__) || defined(__APPLE__)
 #include <unistd.h>
@@ -20,11 +24,8 @@
 #if defined(__APPLE__)
 #include <sys/sysctl.h>
 #endif
-#if defined(__x86_64__) || defined(_M_X64)
+#if CLIKA_X86
 #include <cpuid.h>
-#define CLIKA_X86 1
-#else
-#define CLIKA_X86 0
 #endif
 
 namespace clika_cpu {
@@ -35,10 +36,10 @@ namespace portable {
 #include "kernel_files.inc"
 }
 #if CLIKA_LEVEL_COUNT > 1
-namespace avx2 {
+namespace CLIKA_LEVEL_1 {
 #include "kernel_files.inc"
 }
-namespace avx512 {
+namespace CLIKA_LEVEL_2 {
 #include "kernel_files.inc"
 }
 #endif
@@ -54,7 +55,13 @@ namespace plain {
 
 namespace {
 
-const char* const kLevelNames[] = {"portable", "avx2", "avx512"};
+#define CLIKA_TEXT_OF(x) #x
+#define CLIKA_TEXT(x) CLIKA_TEXT_OF(x)
+const char* const kLevelNames[] = {"portable",
+#if CLIKA_LEVEL_COUNT > 1
+                                   CLIKA_TEXT(CLIKA_LEVEL_1), CLIKA_TEXT(CLIKA_LEVEL_2)
+#endif
+};
 
 #define CLIKA_LEVEL_FILE(stem) &file_##stem,
 #define CLIKA_PLAIN_FILE(stem) &plain::file_##stem,
@@ -68,13 +75,13 @@ std::vector<const KernelFile*> files_of(int level) {
     }
 #if CLIKA_LEVEL_COUNT > 1
     case 1: {
-      using namespace avx2;
+      using namespace CLIKA_LEVEL_1;
       return {
 #include "kernel_files.inc"
       };
     }
     case 2: {
-      using namespace avx512;
+      using namespace CLIKA_LEVEL_2;
       return {
 #include "kernel_files.inc"
       };
@@ -128,7 +135,29 @@ void read_name(char* out, size_t bytes) {
   std::snprintf(out, bytes, "%s", *start ? start : "x86-64 CPU");
 }
 #else
+#if CLIKA_ARM && defined(__linux__)
+int detect_level() {
+  // The bits of the Linux ABI, spelled out: old headers lack the later ones.
+  const unsigned long first = getauxval(16);   // AT_HWCAP
+  const unsigned long second = getauxval(26);  // AT_HWCAP2
+  const bool dotprod = first & (1ul << 20);
+  const bool i8mm = second & (1ul << 13);
+  const bool bf16 = second & (1ul << 14);
+  return !dotprod ? 0 : i8mm && bf16 ? 2 : 1;
+}
+#elif CLIKA_ARM && defined(__APPLE__)
+bool has(const char* feature) {
+  int32_t value = 0;
+  size_t size = sizeof(value);
+  return sysctlbyname(feature, &value, &size, nullptr, 0) == 0 && value != 0;
+}
+int detect_level() {
+  if (!has("hw.optional.arm.FEAT_DotProd")) return 0;
+  return has("hw.optional.arm.FEAT_I8MM") && has("hw.optional.arm.FEAT_BF16") ? 2 : 1;
+}
+#else
 int detect_level() { return 0; }
+#endif
 
 void read_name(char* out, size_t bytes) { std::snprintf(out, bytes, "%s", "CPU"); }
 #endif
@@ -247,12 +276,16 @@ const clika_backend* backend_table(const char* cap, char* reason, size_t reason_
   int level = machine_level();
   if (wanted && *wanted) {
     int named = -1;
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < CLIKA_LEVEL_COUNT; ++i) {
       if (std::strcmp(wanted, kLevelNames[i]) == 0) named = i;
     }
     if (named < 0) {
-      std::snprintf(reason, reason_bytes, "CLIKA_RT_CPU_ISA is '%s'; it takes portable, avx2 or avx512",
-                    wanted);
+      int used = std::snprintf(reason, reason_bytes, "CLIKA_RT_CPU_ISA is '%.64s'; it takes", wanted);
+      for (int i = 0; i < CLIKA_LEVEL_COUNT; ++i) {
+        const char* between = i == 0 ? "" : i + 1 < CLIKA_LEVEL_COUNT ? "," : " or";
+        used += std::snprintf(reason + used, reason_bytes - static_cast<size_t>(used), "%s %s", between,
+                              kLevelNames[i]);
+      }
       return nullptr;
     }
     if (named < level) level = named;
