@@ -138,6 +138,15 @@ cdef class Tensor:
         steps = self._steps()
         return steps if dim is None else steps[self._dim(dim)]
 
+    def storage_offset(self):
+        """How many elements of its storage lie before the tensor's first."""
+        return self.record.offset * 8 // dtype_bits(self.record.dtype)
+
+    def as_strided(self, size, stride, storage_offset=None):
+        """A view of the tensor's storage with that shape, these strides and that offset, all in elements; the
+        offset is the tensor's own by default. Strides are not negative, and every element lies in the storage."""
+        return _as_strided(self, tuple(size), tuple(stride), storage_offset)
+
     def is_contiguous(self):
         if self.recorder is not None:
             expected = 1
@@ -850,6 +859,30 @@ cdef Tensor _strided(Tensor source, tuple shape, tuple strides, int64_t offset):
         result.record.strides[i] = strides[i]
     result.record.offset += offset * dtype_bits(source.record.dtype) // 8
     return result
+
+
+cdef Tensor _as_strided(Tensor source, tuple size, tuple stride, object offset):
+    if source.recorder is not None:
+        raise _errors.UnsupportedError("as_strided: a traced tensor has no storage to view", "NOT_IMPLEMENTED_FOR_PARAM")
+    if source.record.scheme != CLIKA_DENSE or source.record.layout != 0:
+        raise invalid("as_strided: a packed weight has no elements to view; call dequantize() first")
+    cdef int32_t bits = dtype_bits(source.record.dtype)
+    size = tuple([item.__index__() for item in size])
+    stride = tuple([item.__index__() for item in stride])
+    start = source.storage_offset() if offset is None else offset.__index__()
+    asked = f"size {list(size)}, stride {list(stride)} and storage_offset {start}"
+    if len(size) != len(stride):
+        raise invalid(f"as_strided: {asked}: there must be as many strides as sizes")
+    if start < 0 or min(size, default=0) < 0 or min(stride, default=0) < 0:
+        raise invalid(f"as_strided: {asked}: none may be negative")
+    _check_view(size, "as_strided")
+    last = -1 if 0 in size else start + sum([(n - 1) * step for n, step in zip(size, stride)])
+    if source.record.storage is not NULL and (last + 1) * bits > source.record.storage.nbytes() * 8:
+        raise invalid(f"as_strided: {asked} reach element {last}, and the storage has "
+                      f"{source.record.storage.nbytes() * 8 // bits}")
+    if max(stride, default=0) >= _MAX_ELEMENTS or start >= _MAX_ELEMENTS:
+        raise invalid(f"as_strided: {asked}: there are not that many elements")
+    return _strided(source, size, stride, start - source.storage_offset())
 
 
 cdef Tensor _index(Tensor source, object index):
