@@ -174,7 +174,8 @@ def signature(name: str, parameters: list[str], result: str) -> list[str]:
 
 
 def function(name: str) -> list[str]:
-    """The signature of a Python function over operators, from its annotations."""
+    """The signature of a Python function over operators, or of a record's front, from its
+    annotations."""
     found = inspect.signature(getattr(ops, name))
     listed = []
     named = False  # has the bare * been written?
@@ -207,7 +208,10 @@ def stub() -> str:
     lines += ["from .._native._core import Tensor", "from ..device import Device"]
     lines += ["from ..dtypes import dtype", "from .record import Record", ""]
     for found in ops.records().values():
-        lines += signature(found.name, parameters(found, types=True), result_of(found))
+        if found.front is not None:
+            lines += function(found.name)
+        else:
+            lines += signature(found.name, parameters(found, types=True), result_of(found))
     for name in sorted(ops._HELPERS):
         lines += function(name)
     lines += [f"{alias} = {name}" for alias, name in sorted(ops._ALIASES.items())]

@@ -122,7 +122,15 @@ def _callable(name: str) -> Callable[..., Any]:
         from ._seed import seeded
 
         call = seeded(call)
-    return call
+    return call if found.front is None else _fronted(found, call)
+
+
+def _fronted(found: Record, call: Callable[..., Any]) -> Callable[..., Any]:
+    assert found.front is not None
+    function = found.front(call)
+    function.__name__ = function.__qualname__ = found.name
+    function.__doc__ = call.__doc__
+    return function
 
 
 def __getattr__(name: str) -> Any:

@@ -23,6 +23,10 @@ What a call does with a record:
 5. Run: the backend's kernel, else ``compose``, which gets the arguments as the caller wrote them
    (an ``ints`` may be a bare int). A ``VIEW`` operator whose ``infer`` returns a ``Meta`` and not
    a ``View`` cannot share bytes; its ``compose`` copies and tries again.
+
+``front`` may wrap the call: it gets the callable of the record and gives the public function, which
+takes forms of an argument that the kinds above cannot say (a padding ``"same"``) and puts them
+into theirs. Its annotations are the public signature.
 """
 
 from __future__ import annotations
@@ -188,6 +192,7 @@ class Record(_Struct):
         "doc",
         "codes",
         "promote",
+        "front",
         "tensors",
         "statics",
         "scalars",
@@ -208,6 +213,7 @@ class Record(_Struct):
         doc: str = "",  # the long part of the reference page
         codes: tuple[str, ...] = ("INVALID_ARGUMENT",),
         promote: Callable[..., Any] | None = None,  # see step 4 above
+        front: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
     ) -> None:
         self.name = name
         self.summary = summary
@@ -222,6 +228,7 @@ class Record(_Struct):
         self.doc = doc
         self.codes = codes
         self.promote = promote
+        self.front = front
         self.tensors = tuple(a for a in args if a.kind == "tensor")
         self.statics = tuple(a for a in args if a.kind == "static")
         self.scalars = tuple(a for a in args if a.kind == "scalar")
