@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-from .errors import ClikaRTError, InvalidArgumentError
+from .errors import InternalError, InvalidArgumentError
 
 __all__ = [
     "Accelerator",
@@ -210,7 +210,7 @@ def enumerate_devices(kind: str = "cpu") -> list[Device]:
         return [Device("meta")]
     try:
         count = _device_count(kind)
-    except ClikaRTError:
+    except InternalError:
         return []
     return [Device(kind, i) for i in range(count)]
 
@@ -232,8 +232,15 @@ def get_device_properties(device: str | Device) -> DeviceProperties:
         for name, value in _core.device_properties(device.type, device.index).items()
     }
     capability = facts.get("compute_capability")
-    if capability is not None:
+    if isinstance(capability, int):
         facts["compute_capability"] = divmod(capability, 10)
+    known = {item.name for item in fields(DeviceProperties)}
+    if not facts.keys() <= known:
+        raise InternalError(
+            f"get_device_properties: the backend of {device} reports "
+            f"{sorted(facts.keys() - known)}; the facts are {', '.join(sorted(known))}",
+            "PLUGIN_FAILED",
+        )
     return DeviceProperties(**facts)
 
 

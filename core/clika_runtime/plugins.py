@@ -352,7 +352,21 @@ def _names(environ: Mapping[str, str], variable: str) -> frozenset[str] | None:
     text = environ.get(variable)
     if text is None:
         return None
-    return frozenset(_normalize(part.strip()) for part in text.split(",") if part.strip())
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    for name in names:
+        if not _NAME.fullmatch(name.lower()):
+            raise InvalidArgumentError(
+                f"{variable} has {name!r}; it takes names of plugins or distributions, separated "
+                "by commas"
+            )
+    return frozenset(map(_normalize, names))
+
+
+def _switch(environ: Mapping[str, str], variable: str) -> bool:
+    text = environ.get(variable, "")
+    if text not in ("", "0", "1"):
+        raise InvalidArgumentError(f"{variable} is {text!r}; it takes 0 or 1")
+    return text == "1"
 
 
 def _read_metadata() -> list[Entry]:
@@ -418,7 +432,7 @@ class Registry:
         installed: Iterable[Entry] | None = None,
     ) -> None:
         environ = os.environ if environ is None else environ
-        self._strict = environ.get("CLIKA_RT_STRICT_PLUGINS", "") not in ("", "0")
+        self._strict = _switch(environ, "CLIKA_RT_STRICT_PLUGINS")
         self._disabled = _names(environ, "CLIKA_RT_DISABLE_PLUGINS") or frozenset()
         self._allowed = _names(environ, "CLIKA_RT_ALLOW_PLUGINS")
         self._installed = None if installed is None else list(installed)

@@ -1,6 +1,6 @@
 """Backend plugins: a pure-Python backend, probes, refusals."""
 
-from tests.plugins.dists import Dist
+from tests.plugins.dists import Dist, Site
 
 PLUGIN = """
 from clika_runtime.hooks import hookimpl
@@ -177,6 +177,105 @@ def test_python_backend_computes(site):
     assert answer[2][0].startswith("NOT_IMPLEMENTED")
     assert "abacus" in answer[2][1]
     assert answer[3:] == [True, ["abacus:0", "abacus:1"], "wooden abacus"]
+
+
+CHOOSY_CODE = """
+class Choosy:
+    dtypes = frozenset(("float32", "bfloat16", "int64"))
+    schemes = frozenset((9,))
+
+    def __init__(self, name):
+        self.name = name
+        self.seen = []
+
+    def __call__(self, call):
+        assert call.op == self.name
+        flat = []
+        for each in call.input_dtypes:
+            flat += [dtype.name for dtype in (each if type(each) is list else [each])]
+        self.seen.append([flat, [dtype.name for dtype in call.output_dtypes]])
+        call.outputs[0][...] = 0
+
+
+class Abacus:
+    kernels = {name: Choosy(name) for name in ("exp", "cat", "neg", "square", "copy", "dequantize")}
+
+    def device_properties(self, index):
+        return {"memory_bytes": 1024 + index, "units": 10, "fp16": False, "driver": ""}
+
+
+make = Abacus
+"""
+
+
+def test_python_kernels_state_what_they_take(site):
+    site.install(backend(code=CHOOSY_CODE))
+    answer = site.ask(
+        """
+        import clika_runtime as crt
+        from clika_runtime import plugins
+        kernels = plugins.load_backend("abacus").kernels
+        x = crt.ones(2)
+        half, wide = (x.to(t).to("abacus") for t in (crt.bfloat16, crt.float64))
+        x = x.to("abacus")
+        crt.exp(x), crt.exp(half), crt.cat([half, half])
+        refused = []
+        def refuse(call):
+            try:
+                call()
+            except crt.UnsupportedError as error:
+                refused.append([error.code_name, str(error)])
+        refuse(lambda: crt.exp(wide))
+        refuse(lambda: crt.square(wide))  # composed of mul, which is not there
+        recorder = crt.GraphRecorder()
+        refuse(lambda: crt.exp(recorder.input("x", (2,), crt.float64, "abacus")))
+        plan = recorder.compile(crt.exp(recorder.input("y", (2,), crt.bfloat16, "abacus")))
+        answer = [kernels["exp"].seen, kernels["cat"].seen, refused]
+        """
+    )
+    assert answer[0] == [[["float32"], ["float32"]], [["bfloat16"], ["bfloat16"]]]
+    assert answer[1] == [[["bfloat16", "bfloat16"], ["bfloat16"]]]
+    assert [code for code, _ in answer[2]] == [
+        "NOT_IMPLEMENTED_FOR_DTYPE",
+        "NOT_IMPLEMENTED",
+        "NOT_IMPLEMENTED_FOR_DTYPE",
+    ]
+    assert "exp: not served on abacus:0 for (float64)" in answer[2][0][1]
+    assert "mul" in answer[2][1][1]
+
+
+def test_python_kernels_state_packed_schemes(site):
+    site.install(backend(code=CHOOSY_CODE))
+    answer = site.ask(
+        """
+        import clika_runtime as crt
+        from clika_runtime import plugins
+        answer = []
+        for scheme, nbytes in ((9, 68), (3, 36)):
+            weight = crt.Tensor.from_buffer(bytes(nbytes), (2, 32), crt.float32, scheme=scheme)
+            try:
+                answer.append(list(crt.dequantize(weight.to("abacus")).shape))
+            except crt.UnsupportedError as error:
+                answer.append(error.code_name)
+        """
+    )
+    assert answer == [[2, 32], "NOT_IMPLEMENTED_FOR_DTYPE"]
+
+
+def test_python_backends_report_properties(site, tmp_path):
+    site.install(backend(code=CHOOSY_CODE))
+    code = """
+        import clika_runtime as crt
+        found = crt.get_device_properties("abacus")
+        answer = [found.name, found.memory_bytes, found.units, found.fp16, found.driver]
+        """
+    assert site.ask(code) == ["abacus", 1024, 10, False, None]
+    other = tmp_path / "other"
+    other.mkdir()
+    site = Site(other)
+    site.install(backend(code=CHOOSY_CODE.replace('"units"', '"beads"')))
+    done = site.run(code)
+    assert "InternalError" in done.stderr and "['beads']" in done.stderr
 
 
 OPS_PLUGIN = (

@@ -105,8 +105,11 @@ int32_t core_cancelled(const clika_call*) {
   return lane != nullptr && lane->cancelled() ? 1 : 0;
 }
 
+constexpr const char* kDebugVariable = "CLIKA_RT_DEBUG";
+
 void core_log(int32_t level, const char* message) {
-  static const bool verbose = std::getenv("CLIKA_RT_DEBUG") != nullptr;
+  static const char* const asked = std::getenv(kDebugVariable);
+  static const bool verbose = asked != nullptr && std::strcmp(asked, "1") == 0;
   static const char* names[] = {"debug", "info", "warning", "error"};
   if (level < 2 && !verbose) return;
   std::fprintf(stderr, "[ClikaRT] [%s] %s\n", names[level < 0 ? 0 : level > 3 ? 3 : level], message);
@@ -144,6 +147,15 @@ Allocator& Backend::allocator(int32_t index) {
                                                static_cast<int32_t>(allocators.size())));
   }
   return *allocators[index];
+}
+
+ErrorPtr check_environment() {
+  const char* debug = std::getenv(kDebugVariable);
+  if (debug != nullptr && *debug != '\0' && std::strcmp(debug, "0") != 0 && std::strcmp(debug, "1") != 0) {
+    return make_error(CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT",
+                      std::string(kDebugVariable) + " is '" + debug + "'; it takes 0 or 1");
+  }
+  return Pool::check_environment();
 }
 
 int32_t register_backend(const std::string& name, const clika_backend* table, std::string* why) {

@@ -27,6 +27,9 @@ struct Backend {
   Allocator& allocator(int32_t index);
 };
 
+// What the environment asks of the core and cannot have (CLIKA_RT_NUM_THREADS, CLIKA_RT_DEBUG); null: nothing.
+ErrorPtr check_environment();
+
 // Returns the id. A table of another ABI or with missing members is refused: -1 and `why`.
 int32_t register_backend(const std::string& name, const clika_backend* table, std::string* why);
 Backend* backend_by_id(int32_t id) noexcept;

@@ -453,7 +453,7 @@ cdef class Op:
             real = value
             key_bytes(key, &real, 8)
         elif isinstance(value, str):
-            raw = value.encode()
+            raw = utf8_name(self.name, value) if value else b""
             key_tag(key, c"s")
             integer = len(raw)
             key_bytes(key, &integer, 8)
@@ -574,6 +574,8 @@ cdef class Op:
 
         views = [isinstance(result, View) for result in outputs]
         if device == -1 or any(_is_fake(t) for t in tensors):
+            if record.mutates is not None:
+                self._check_fake_write(values)
             return _fakes(outputs, single, tensors)
         for result in outputs:
             plan = _output_plan(record, result, frame, device)
@@ -597,6 +599,15 @@ cdef class Op:
         self._bind_kernel(made, frame, flat, entering, device)
         self.cache.insert(move_binding(owner))
         return None
+
+    cdef int _check_fake_write(self, list values) except -1:
+        """A call without bytes writes nothing: right where the target is fake too, else a lost write."""
+        slots = [i for i in range(self.n_args) if self.kinds[i] == _TENSOR]
+        target = slots[self.record.mutates]
+        if not _is_fake(values[target]):
+            raise invalid(f"{self.name}: {self.args[target].name} has bytes to write and another input is on device "
+                          "meta, which has none to give; move both to one device")
+        return 0
 
     cdef list _entering(self, list metas, object promoted):
         """Per flattened tensor input: the dtype it enters the kernel in, or None."""
@@ -656,7 +667,7 @@ cdef class Op:
                         reals.push_back(item)
                     attrs.add_floats(reals)
                 elif arg.type == "str":
-                    attrs.add_text(value.encode())
+                    attrs.add_text(utf8_name(self.name, value) if value else b"")
                 elif arg.type == "dtype":
                     attrs.add_int(value.code)
                 elif arg.type == "float" or isinstance(value, float):
@@ -671,7 +682,8 @@ cdef class Op:
         cdef clika_value items[64]
         cdef clika_value inputs[16]
         cdef clika_value results[8]
-        cdef size_t slot = 0, g, k
+        cdef size_t slot = 0
+        cdef Py_ssize_t g, k
         cdef string why
         cdef int32_t backend = device >> 8
         if device == 0:
@@ -685,6 +697,8 @@ cdef class Op:
                     _PYTHON_KERNELS[backend, self.name] = kernel
             if kernel is None:
                 return f"backend '{device_object(device).type}' has no kernel of this operator"
+            if not _python_serves(kernel, metas, entering, outputs):
+                return f"no kernel of backend '{device_object(device).type}' serves these dtypes and schemes"
             made.python_kernel = <void*>kernel
             return True
         for k in range(len(metas)):
@@ -960,6 +974,21 @@ cdef OutputPlan _output_plan(object record, object result, Frame* frame, int32_t
 
 
 # ---------------------------------------------------------------- Python kernels
+cdef bint _python_serves(object kernel, list metas, list entering, list outputs) except -1:
+    """Whether a call stays inside the ``dtypes`` and ``schemes`` that a Python kernel states."""
+    dtypes = getattr(kernel, "dtypes", None)
+    schemes = getattr(kernel, "schemes", None)
+    for meta, wanted in zip(metas, entering):
+        if meta is None:
+            continue
+        if meta.scheme:
+            if schemes is not None and meta.scheme not in schemes:
+                return False
+        elif dtypes is not None and (wanted or meta.dtype).name not in dtypes:
+            return False
+    return dtypes is None or all([meta.dtype.name in dtypes for meta in outputs])
+
+
 class PackedArray:
     """A packed weight as a pure-Python kernel gets it: ``payload`` (uint8, the bytes as published), the logical
     ``shape`` [rows, columns] and the ``scheme`` number of ``plugin.h``."""
@@ -973,17 +1002,22 @@ class PackedArray:
 
 
 class KernelCall:
-    """What a pure-Python kernel gets: ``inputs`` and ``outputs`` as NumPy views (a packed weight as a `PackedArray`),
-    ``attrs`` and ``scalars`` by name."""
+    """What a pure-Python kernel gets: the operator's name ``op``; ``inputs`` and ``outputs`` as NumPy views (None for
+    an absent input, a list for a sequence, a `PackedArray` for a packed weight); ``attrs`` and ``scalars`` by name.
 
-    __slots__ = ("attrs", "inputs", "op", "outputs", "scalars")
+    NumPy has no bfloat16 and no narrow floats: they come as unsigned integers of their width. ``input_dtypes`` and
+    ``output_dtypes`` say what the values are, as dtypes of the runtime in the form of ``inputs`` and ``outputs``."""
 
-    def __init__(self, op, inputs, outputs, attrs, scalars):
+    __slots__ = ("attrs", "input_dtypes", "inputs", "op", "output_dtypes", "outputs", "scalars")
+
+    def __init__(self, op, inputs, outputs, attrs, scalars, input_dtypes, output_dtypes):
         self.op = op
         self.inputs = inputs
         self.outputs = outputs
         self.attrs = attrs
         self.scalars = scalars
+        self.input_dtypes = input_dtypes
+        self.output_dtypes = output_dtypes
 
 
 cdef object _array_of(const clika_value* value):
@@ -1015,6 +1049,16 @@ cdef object _array_of(const clika_value* value):
     return numpy.ndarray(shape, dtype, buffer=raw, strides=steps)
 
 
+cdef object _dtype_of(const clika_value* value):
+    cdef int i
+    cdef int32_t code = value.dtype
+    if value.kind == CLIKA_NONE:
+        return None
+    if value.kind == CLIKA_SEQUENCE:
+        return [_dtype_of(&value.items[i]) for i in range(value.n_items)]
+    return _DTYPES[code]
+
+
 cdef object _python_call(object op, object kernel, const clika_call* call):
     """Calls a Python kernel over the operands of a call."""
     cdef uint32_t i, k
@@ -1029,7 +1073,9 @@ cdef object _python_call(object op, object kernel, const clika_call* call):
             scalars[arg.name] = None
         else:
             scalars[arg.name] = call.scalars[i].f if call.scalars[i].is_float else call.scalars[i].i
-    kernel(KernelCall(op.name, inputs, outputs, attrs, scalars))
+    input_dtypes = [_dtype_of(&call.inputs[i]) for i in range(call.n_inputs)]
+    output_dtypes = [_dtype_of(&call.outputs[i]) for i in range(call.n_outputs)]
+    kernel(KernelCall(op.name, inputs, outputs, attrs, scalars, input_dtypes, output_dtypes))
 
 
 cdef object _attr_value(object arg, const clika_attr* attr):

@@ -194,6 +194,23 @@ void Sizes::symbol_bounds(size_t i, int64_t* low, int64_t* high) const {
   *high = factors_[symbols_[i]].high;
 }
 
+void Sizes::mark_symbols(int64_t size, std::vector<uint8_t>* marked) const {
+  if (size >= 0) return;
+  for (const auto& term : expressions_[static_cast<size_t>(-(size + 1))]) {
+    for (int32_t id : term.first) {
+      const Factor& factor = factors_[id];
+      if (factor.name.empty()) {
+        mark_symbols(factor.a, marked);
+        mark_symbols(factor.b, marked);
+        continue;
+      }
+      for (size_t i = 0; i < symbols_.size(); ++i) {
+        if (symbols_[i] == id) (*marked)[i] = 1;
+      }
+    }
+  }
+}
+
 void Sizes::evaluate(const std::vector<int64_t>& symbols, std::vector<int64_t>* out) const {
   std::vector<int64_t> factors(factors_.size(), 0);
   for (size_t i = 0; i < symbols_.size(); ++i) factors[symbols_[i]] = symbols[i];

@@ -34,6 +34,8 @@ class Sizes {
   // The symbol a size consists of, or -1.
   int32_t as_symbol(int64_t size) const;
   void symbol_bounds(size_t i, int64_t* low, int64_t* high) const;
+  // Marks the symbols that a size is computed from.
+  void mark_symbols(int64_t size, std::vector<uint8_t>* marked) const;
   // Values of all expressions for given symbol values; `out` is indexed by expression.
   void evaluate(const std::vector<int64_t>& symbols, std::vector<int64_t>* out) const;
   static int64_t value(int64_t size, const std::vector<int64_t>& expressions) {

@@ -1,6 +1,8 @@
 # Recording into the node store, symbolic sizes, and plans.
 import weakref
 
+_MAX_SIZE = (1 << 63) - 1
+
 
 @cython.final
 cdef class SymInt:
@@ -146,6 +148,16 @@ cdef class SymInt:
         return (<GraphRecorder>self.owner).graph.get().sizes.text(self.size).decode()
 
 
+cdef int64_t _whole_size(str what, object value) except -1:
+    """A size of the caller's."""
+    if not hasattr(value, "__index__"):
+        raise TypeError(f"{what} must be a whole number, got {value!r}")
+    whole = value.__index__()
+    if not 0 <= whole <= _MAX_SIZE:
+        raise invalid(f"{what} must be between 0 and 2**63 - 1, got {whole}")
+    return whole
+
+
 @cython.final
 cdef class _GraphScalar:
     """A runtime scalar of a recording whose value arrives with each run."""
@@ -193,21 +205,30 @@ cdef class GraphRecorder:
             if (<SymInt>size).owner is not self:
                 raise invalid("a symbolic size of another recording cannot be used here")
             return (<SymInt>size).size
-        cdef int64_t value = size
-        if value < 0:
-            raise invalid(f"sizes must be >= 0, got {size}")
-        return value
+        return _whole_size("a size", size)
 
-    def symbol(self, str name, int64_t low, int64_t high):
-        """A named size between ``low`` and ``high``, both included; the same name is the same symbol."""
-        if low < 0 or high < low:
-            raise invalid(f"symbol: '{name}' needs 0 <= low <= high, got {low} and {high}")
-        return self._wrap(self.graph.get().sizes.symbol(name.encode(), low, high))
+    def symbol(self, str name, low, high):
+        """A named size between ``low`` and ``high``, both included; the same name is the same symbol.
+
+        Raises `InvalidArgumentError` for bounds that are no sizes, and where the name has other bounds already.
+        """
+        cdef int64_t least = _whole_size(f"symbol: the lower bound of '{name}'", low)
+        cdef int64_t most = _whole_size(f"symbol: the upper bound of '{name}'", high)
+        if most < least:
+            raise invalid(f"symbol: '{name}' needs low <= high, got {low} and {high}")
+        cdef int64_t size = self.graph.get().sizes.symbol(utf8_name("symbol", name), least, most)
+        cdef int64_t known_low, known_high
+        self.graph.get().sizes.symbol_bounds(self.graph.get().sizes.as_symbol(size), &known_low, &known_high)
+        if known_low != least or known_high != most:
+            raise invalid(f"symbol: '{name}' was made with the bounds {known_low} and {known_high}, got {low} and "
+                          f"{high}")
+        return self._wrap(size)
 
     def input(self, str name, shape, dtype, device=None):
         """A traced tensor whose bytes arrive with each run under ``name``."""
         if name in self.input_names:
             raise invalid(f"input: the name '{name}' is taken")
+        cdef string label = utf8_name("input", name)
         cdef Value value
         cdef int32_t i = 0
         value.dtype = dtype_code(dtype)
@@ -220,15 +241,20 @@ cdef class GraphRecorder:
         value.rank = i
         self._compact(&value)
         self.input_names.append(name)
-        return self._tensor(self.graph.get().add_input(name.encode(), value))
+        return self._tensor(self.graph.get().add_input(label, value))
 
     def scalar(self, str name):
         """A runtime scalar whose value arrives with each run under ``name``."""
+        cdef string label = utf8_name("scalar", name)
+        cdef size_t k
+        for k in range(self.graph.get().scalar_inputs.size()):
+            if self.graph.get().scalar_inputs[k] == label:
+                raise invalid(f"scalar: the name '{name}' is taken")
         cdef _GraphScalar result = _GraphScalar.__new__(_GraphScalar)
         result.owner = self
         result.name = name
         result.index = <int32_t>self.graph.get().scalar_inputs.size()
-        self.graph.get().scalar_inputs.push_back(name.encode())
+        self.graph.get().scalar_inputs.push_back(label)
         return result
 
     def state(self, Tensor target):
@@ -505,11 +531,16 @@ cdef class GraphRecorder:
         elif isinstance(outputs, dict):
             plan.names = tuple(outputs)
             wanted = list(outputs.values())
-        else:
+        elif isinstance(outputs, (list, tuple)):
             plan.names = None
             wanted = list(outputs)
+        else:
+            raise TypeError(f"compile: outputs must be a tensor, or a dict or sequence of them, got "
+                            f"{type(outputs).__name__}")
         for item in wanted:
-            ids.push_back(self._capture(item, False))
+            if not isinstance(item, Tensor):
+                raise TypeError(f"compile: an output must be a tensor, got {type(item).__name__}")
+            ids.push_back(self._capture(<Tensor>item, False))
         plan.native.reset()
         owner = NativePlan.compile(self.graph, ids, &error)
         if error.get() is not NULL:
@@ -566,8 +597,8 @@ cdef class Plan:
             raise invalid("run: more than 64 inputs")
         for item in inputs:
             if type(item) is not Tensor:
-                raise TypeError(f"run: input '{self.input_names[n] if n < len(self.input_names) else n}' must be a "
-                                f"tensor, got {type(item).__name__}")
+                label = self.input_names[n] if <Py_ssize_t>n < len(self.input_names) else n
+                raise TypeError(f"run: input '{label}' must be a tensor, got {type(item).__name__}")
             records[n] = &(<Tensor>item).record
             n += 1
         if scalars is not None:
@@ -652,9 +683,9 @@ cdef ErrorPtr _call_from_plan(void* kernel, const clika_call* call, const char* 
         op, function = <object>kernel
         _python_call(op, function, call)
     except _errors.ClikaRTError as failure:
-        return make_error(int(failure.status), failure.code_name.encode(), str(failure).encode())
+        return make_error(int(failure.status), utf8_text(failure.code_name), utf8_text(failure))
     except BaseException as failure:
-        return make_error(4, b"INTERNAL", f"{type(failure).__name__}: {failure}".encode())
+        return make_error(4, b"INTERNAL", utf8_text(f"{type(failure).__name__}: {failure}"))
     return none
 
 

@@ -136,7 +136,6 @@ cdef extern from "runtime.hpp" namespace "clika" nogil:
         void wait_for_write()
         ErrorPtr poison()
         void set_poison(ErrorPtr)
-    void defer_release(void (*)(void*) noexcept, void*)
     void run_deferred_releases()
     cbool has_deferred_releases()
     cdef cppclass Lane:
@@ -155,12 +154,17 @@ cdef extern from "runtime.hpp" namespace "clika" nogil:
         int32_t size()
     void install_fork_handlers()
 
+# Callable without the GIL; what it is given runs later, with the GIL held.
+cdef extern from "runtime.hpp" namespace "clika":
+    void defer_release(void (*)(void*) noexcept, void*) nogil
+
 cdef extern from "backend.hpp" namespace "clika" nogil:
     cdef cppclass Backend:
         string name
         int32_t id
         const clika_backend* table
     int32_t register_backend_native "clika::register_backend"(string, const clika_backend*, string*)
+    ErrorPtr check_environment() except +
     Backend* backend_by_id(int32_t)
     Backend* backend_by_name(string)
     Allocator& device_allocator(int32_t)
@@ -298,6 +302,8 @@ cdef extern from "graph.hpp" namespace "clika" nogil:
         int64_t floor_divide(int64_t, int64_t)
         int64_t modulo(int64_t, int64_t)
         void bounds(int64_t, int64_t*, int64_t*)
+        int32_t as_symbol(int64_t)
+        void symbol_bounds(size_t, int64_t*, int64_t*)
         string text(int64_t)
     cdef cppclass Graph:
         Sizes sizes

@@ -210,6 +210,8 @@ std::unique_ptr<Plan> Plan::compile(std::shared_ptr<Graph> graph, const std::vec
     plan->program_.push_back(std::move(instruction));
   }
 
+  *error = plan->find_live();
+  if (*error) return nullptr;
   plan->plan_memory();
   // Captured storages: read always, updated where a write's root is one.
   std::vector<uint8_t> written(store.values.size(), 0);
@@ -236,6 +238,46 @@ std::unique_ptr<Plan> Plan::compile(std::shared_ptr<Graph> graph, const std::vec
     plan->accesses_.push_back({value.storage, kind});
   }
   return plan;
+}
+
+// Marks the values that a run touches. What was recorded and is needed by nothing has no say in a run; a symbol that
+// the run needs must be a size of an input.
+ErrorPtr Plan::find_live() {
+  const Graph& store = *graph_;
+  live_.assign(store.values.size(), 0);
+  const auto touch = [&](int32_t value) {
+    for (; value >= 0; value = store.values[value].alias) live_[value] = 1;
+  };
+  std::vector<uint8_t> used(store.sizes.symbol_count(), 0), given(store.sizes.symbol_count(), 0);
+  for (int32_t input : store.inputs) {
+    touch(input);
+    for (int32_t d = 0; d < store.values[input].rank; ++d) {
+      const int32_t symbol = store.sizes.as_symbol(store.values[input].shape[d]);
+      if (symbol >= 0) given[symbol] = 1;
+    }
+  }
+  for (int32_t output : outputs_) touch(output);
+  for (const Instruction& instruction : program_) {
+    for (int32_t input : instruction.input_values) touch(input);
+    for (int32_t output : instruction.output_values) touch(output);
+    for (const Node::Patch& patch : instruction.patches) store.sizes.mark_symbols(patch.size, &used);
+  }
+  for (size_t id = 0; id < store.values.size(); ++id) {
+    if (!live_[id]) continue;
+    const Value& value = store.values[id];
+    for (int32_t d = 0; d < value.rank; ++d) {
+      store.sizes.mark_symbols(value.shape[d], &used);
+      store.sizes.mark_symbols(value.strides[d], &used);
+    }
+    store.sizes.mark_symbols(value.offset, &used);
+  }
+  for (size_t i = 0; i < used.size(); ++i) {
+    if (used[i] && !given[i]) {
+      return invalid("compile: the program needs the size '" + store.sizes.symbol_name(i) +
+                     "', and no input gives it a value; record an input that has it as one of its sizes");
+    }
+  }
+  return nullptr;
 }
 
 void Plan::plan_memory() {
@@ -327,7 +369,7 @@ ErrorPtr Plan::bind(const TensorRecord* const* inputs, size_t n_inputs, std::vec
         continue;
       }
       const int32_t symbol = store.sizes.as_symbol(value.shape[d]);
-      if (symbol < 0) continue;  // an expression: checked below
+      if (symbol < 0) continue;  // an expression: see check_sizes
       int64_t low, high;
       store.sizes.symbol_bounds(symbol, &low, &high);
       int64_t& known = (*symbols)[symbol];
@@ -341,8 +383,24 @@ ErrorPtr Plan::bind(const TensorRecord* const* inputs, size_t n_inputs, std::vec
     }
   }
   for (size_t i = 0; i < symbols->size(); ++i) {
-    if ((*symbols)[i] < 0) {
-      return invalid("run: no input gives size '" + store.sizes.symbol_name(i) + "' a value");
+    int64_t low, high;
+    store.sizes.symbol_bounds(i, &low, &high);
+    if ((*symbols)[i] < 0) (*symbols)[i] = low;  // nothing in the program depends on it
+  }
+  return nullptr;
+}
+
+// Sizes of inputs that are expressions, such as batch + 1, once the symbols are known.
+ErrorPtr Plan::check_sizes(const TensorRecord* const* inputs) const {
+  const Graph& store = *graph_;
+  for (size_t i = 0; i < store.inputs.size(); ++i) {
+    const Value& value = store.values[store.inputs[i]];
+    const int64_t* expected = layouts_[store.inputs[i]].shape;
+    for (int32_t d = 0; d < value.rank; ++d) {
+      if (inputs[i]->shape[d] == expected[d]) continue;
+      return invalid("run: input '" + value.name + "' has size " + std::to_string(inputs[i]->shape[d]) + " at dim " +
+                     std::to_string(d) + ", and " + store.sizes.text(value.shape[d]) + " is " +
+                     std::to_string(expected[d]) + " in this run");
     }
   }
   return nullptr;
@@ -368,7 +426,9 @@ void Plan::place(int32_t id, clika_value* out) const {
 ErrorPtr Plan::resize(const std::vector<int64_t>& symbols) {
   std::vector<int64_t> expressions;
   graph_->sizes.evaluate(symbols, &expressions);
-  for (const Value& value : graph_->values) {
+  for (size_t id = 0; id < graph_->values.size(); ++id) {
+    if (!live_[id]) continue;
+    const Value& value = graph_->values[id];
     int64_t shape[CLIKA_MAX_RANK];
     long double total = 1;
     bool negative = false;
@@ -385,6 +445,7 @@ ErrorPtr Plan::resize(const std::vector<int64_t>& symbols) {
   ++counters_.resizes;
   symbols_ = symbols;
   for (size_t id = 0; id < graph_->values.size(); ++id) {
+    if (!live_[id]) continue;
     const Value& value = graph_->values[id];
     Layout& layout = layouts_[id];
     for (int32_t d = 0; d < value.rank; ++d) {
@@ -491,6 +552,7 @@ ErrorPtr Plan::run(const TensorRecord* const* inputs, size_t n_inputs, const cli
   if (symbols != symbols_ || counters_.resizes == 0) {
     if (ErrorPtr error = resize(symbols)) return error;
   }
+  if (ErrorPtr error = check_sizes(inputs)) return error;
   if (arena_ == nullptr && arena_bytes_ != 0) {
     arena_ = Storage::create(host_allocator(), static_cast<size_t>(arena_bytes_), kHostDevice, false);
     if (arena_ == nullptr || arena_->data() == nullptr) {

@@ -69,6 +69,8 @@ class Plan {
   Plan() = default;
   ErrorPtr bind(const TensorRecord* const* inputs, size_t n_inputs, std::vector<int64_t>* symbols) const;
   void plan_memory();
+  ErrorPtr find_live();
+  ErrorPtr check_sizes(const TensorRecord* const* inputs) const;
   ErrorPtr resize(const std::vector<int64_t>& symbols);
   void place(int32_t value, clika_value* out) const;
   ErrorPtr execute(const clika_scalar* scalars);
@@ -78,6 +80,7 @@ class Plan {
   std::vector<Instruction> program_;
   std::vector<int32_t> outputs_;
   std::vector<int64_t> offsets_;      // per value: arena offset of a planned root, else -1
+  std::vector<uint8_t> live_;         // per value: a run reads, writes or returns it
   std::vector<uint8_t> escapes_;      // per value: a root that leaves as (part of) an output
   struct Layout {
     int64_t shape[CLIKA_MAX_RANK];

@@ -120,14 +120,20 @@ int32_t count_processors() noexcept {
   return std::max(1, std::min(count, kMaxThreads));
 }
 
+constexpr const char* kThreadsVariable = "CLIKA_RT_NUM_THREADS";
+
+// The number that the environment asks for; 0 where it asks for none, -1 where its text is no such number.
+int32_t asked_threads() noexcept {
+  const char* text = std::getenv(kThreadsVariable);
+  if (text == nullptr || *text == '\0') return 0;
+  char* end = nullptr;
+  const long value = std::strtol(text, &end, 10);
+  return *end == '\0' && value >= 1 && value <= kMaxThreads ? static_cast<int32_t>(value) : -1;
+}
+
 int32_t wanted_threads() noexcept {
-  if (const char* text = std::getenv("CLIKA_RT_NUM_THREADS")) {
-    char* end = nullptr;
-    const long value = std::strtol(text, &end, 10);
-    const bool number = end != text && *end == '\0';
-    if (number && value >= 1) return static_cast<int32_t>(std::min<long>(value, kMaxThreads));
-  }
-  return detail::usable_processors();
+  const int32_t asked = asked_threads();
+  return asked > 0 ? asked : detail::usable_processors();
 }
 
 // Constant initialisation, so that an access needs no guard.
@@ -281,6 +287,13 @@ Pool& Pool::get() {
 }
 
 int32_t Pool::size() const noexcept { return impl_.load(std::memory_order_relaxed)->size(); }
+
+ErrorPtr Pool::check_environment() {
+  if (asked_threads() >= 0) return nullptr;
+  return make_error(CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT",
+                    std::string(kThreadsVariable) + " is '" + std::getenv(kThreadsVariable) +
+                        "'; it takes a whole number from 1 to " + std::to_string(kMaxThreads));
+}
 
 ErrorPtr Pool::take_failure() noexcept {
   if (region_failure == nullptr) return nullptr;

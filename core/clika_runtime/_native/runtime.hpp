@@ -308,6 +308,7 @@ class Pool {
   // What a piece threw in a region of this thread since the last question; null: nothing. Lanes ask after
   // each task; who runs a kernel inline asks too.
   static ErrorPtr take_failure() noexcept;
+  static ErrorPtr check_environment();  // refuses a CLIKA_RT_NUM_THREADS that is no number of threads
   void shutdown();  // joins the threads; a later region starts them again
   static void after_fork_in_child() noexcept;
 

@@ -127,6 +127,7 @@ def empty_cache(device="cpu"):
 def num_threads():
     """How many threads one parallel region may use: ``CLIKA_RT_NUM_THREADS``, else the cores that affinity and the
     control group allow."""
+    check_variables()
     return Pool.get().size()
 
 

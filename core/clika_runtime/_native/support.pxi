@@ -33,6 +33,22 @@ cdef object invalid(str message):
     return _errors.InvalidArgumentError(message)
 
 
+cdef bytes utf8_name(str what, str name):
+    """A name of the caller's for the native core, which keeps names in UTF-8."""
+    try:
+        encoded = name.encode()
+    except UnicodeEncodeError:
+        raise invalid(f"{what}: {name!r} is no text: it has a lone surrogate") from None
+    if not encoded:
+        raise invalid(f"{what}: the name is empty")
+    return encoded
+
+
+cdef bytes utf8_text(object text):
+    """A message for the native core; what is no text is escaped."""
+    return str(text).encode("utf-8", "backslashreplace")
+
+
 cdef int32_t dtype_code(object dtype) except -1:
     if not isinstance(dtype, _dtypes.dtype):
         raise TypeError(f"expected a clika_runtime dtype such as clika_runtime.float32, got {dtype!r}")
@@ -70,16 +86,26 @@ cdef int32_t device_id(object device) except -2:
     return result
 
 
+cdef int check_variables() except -1:
+    """Refuses a value of an environment variable that the core cannot honour."""
+    cdef ErrorPtr error = check_environment()
+    if error.get() is not NULL:
+        raise_error(error, "")
+    return 0
+
+
 cdef int32_t ensure_backend(str kind) except -1:
     """Loads the backend of a device kind once and returns its id."""
     global _cpu_loaded
-    cdef Backend* known = backend_by_name(kind.encode())
+    cdef bytes name = utf8_name("device", kind)
+    cdef Backend* known = backend_by_name(name)
     if known is not NULL:
         return known.id
     with _backend_lock:
-        known = backend_by_name(kind.encode())
+        known = backend_by_name(name)
         if known is not NULL:
             return known.id
+        check_variables()
         from .. import plugins
 
         result = register_backend(kind, plugins.load_backend(kind))
@@ -92,9 +118,13 @@ def register_backend(str name, backend):
     """Registers a backend under a device kind and returns its number.
 
     ``backend`` is a PyCapsule ``clika_runtime.backend`` over the table of ``plugin.h``, or a pure-Python backend:
-    an object whose ``kernels`` maps operator names to callables. A callable gets one argument with ``inputs`` and
-    ``outputs`` (NumPy views; None for an absent input, a list for a sequence), ``attrs`` and ``scalars`` (dicts by
-    name), and fills the outputs.
+    an object whose ``kernels`` maps operator names to callables. A callable gets a `KernelCall` and fills its
+    outputs. It may have two attributes: ``dtypes``, names of the dtypes that its dense operands and results may
+    have, and ``schemes``, numbers of the packed weights that it takes. A call outside them runs the operator's
+    composed form or is declined; without an attribute the callable gets everything.
+
+    Optional on the object: ``name``, ``device_count`` (1), ``device_properties(index)`` (a dict of fields of
+    `DeviceProperties`).
 
     Raises `InternalError` when the table was built for another ABI or the name is taken.
     """
@@ -106,7 +136,7 @@ def register_backend(str name, backend):
         raise _errors.InternalError(
             f"backend '{name}': expected a PyCapsule '{CLIKA_BACKEND_CAPSULE.decode()}' or an object with "
             f"'kernels', got {backend!r}", "BACKEND_NOT_LOADED")
-    cdef int32_t result = _register(name.encode(), table, &why)
+    cdef int32_t result = _register(utf8_name("register_backend", name), table, &why)
     if result < 0:
         raise _errors.InternalError(why.decode(), "BACKEND_NOT_LOADED")
     _PYTHON_BACKENDS[result] = backend
@@ -139,8 +169,14 @@ def device_properties(str kind, int index=0):
 
     ctypes.memset(<uintptr_t>&p, 0, sizeof(p))
     p.size = sizeof(p)
-    if backend.table is NULL or backend.table.device_properties is NULL:
-        return {"name": getattr(_PYTHON_BACKENDS[backend.id], "name", kind)}
+    if backend.table is NULL:
+        own = _PYTHON_BACKENDS[backend.id]
+        facts = {"name": getattr(own, "name", kind)}
+        if hasattr(own, "device_properties"):
+            facts.update(own.device_properties(index))
+        return facts
+    if backend.table.device_properties is NULL:
+        return {"name": kind}
     cdef int32_t status = backend.table.device_properties(index, &p)
     if status != 0:
         raise _errors.InternalError(f"device_properties: {kind}:{index} gave status {status}")

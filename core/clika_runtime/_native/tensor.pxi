@@ -16,7 +16,7 @@ cdef void _free_buffer(Py_buffer* view) noexcept:
 
 cdef void _release_later(void* owner) noexcept nogil:
     # Runs on whichever thread drops the last reference, without the GIL: hand it to the next holder.
-    defer_release(<void (*)(void*) noexcept nogil>_release_buffer, owner)
+    defer_release(_release_buffer, owner)
 
 
 cdef inline void _collect() noexcept:

@@ -23,8 +23,10 @@ def manual_seed(seed: int) -> None:
     (7, 0)
     """
     global _seed, _offsets
+    if not hasattr(seed, "__index__"):
+        raise TypeError(f"manual_seed: seed must be int, got {seed!r}")
     with _lock:
-        _seed = int(seed) & (2**63 - 1)
+        _seed = seed.__index__() & (2**63 - 1)
         _offsets = itertools.count()
 
 

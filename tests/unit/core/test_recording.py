@@ -86,6 +86,80 @@ def test_inputs_are_checked() -> None:
     assert plan.run([one, one]).tolist() == [[0.0, 0.0]]
 
 
+def test_sizes_of_inputs_that_are_expressions_are_checked() -> None:
+    g = GraphRecorder()
+    n = g.symbol("n", 1, 8)
+    x, y = g.input("x", (n,), crt.float32), g.input("y", (n + 1, 2), crt.float32)
+    plan = g.compile(y.sum() + x.sum())
+    assert plan.run([crt.ones(2), crt.ones(3, 2)]).item() == 8.0
+    with pytest.raises(crt.InvalidArgumentError, match=r"'y' has size 1 at dim 0, and 1 \+ n is 3"):
+        plan.run([crt.ones(2), crt.ones(1, 2)])
+    assert plan.run([crt.ones(4), crt.ones(5, 2)]).item() == 14.0
+
+
+def test_a_symbol_that_nothing_uses_needs_no_value() -> None:
+    g = GraphRecorder()
+    unused, dead = g.symbol("unused", 3, 9), g.symbol("dead", 1, 4)
+    x = g.input("x", (2,), crt.float32)
+    crt.zeros(dead, 2)
+    assert repr(unused) == "unused"
+    plan = g.compile(x + 1.0)
+    assert plan.run([crt.ones(2)]).tolist() == [2.0, 2.0]
+    assert plan.run([crt.zeros(2)]).tolist() == [1.0, 1.0]
+
+
+def test_a_symbol_that_the_program_needs_comes_from_an_input() -> None:
+    for build in (
+        lambda g, n: crt.zeros(n, 2) + 1.0,
+        lambda g, n: g.input("x", (n + 1,), crt.float32) * 2.0,
+        lambda g, n: g.input("x", (4, 2), crt.float32).expand(n // 2, 4, 2),
+    ):
+        g = GraphRecorder()
+        out = build(g, g.symbol("n", 2, 8))
+        with pytest.raises(crt.InvalidArgumentError, match="needs the size 'n', and no input"):
+            g.compile(out)
+
+
+@pytest.mark.parametrize("make", ["symbol", "input", "scalar"])
+def test_names_are_text(make: str) -> None:
+    rest = {"symbol": (1, 8), "input": ((2,), crt.float32), "scalar": ()}[make]
+    g = GraphRecorder()
+    with pytest.raises(crt.InvalidArgumentError, match=rf"{make}: '\\ud800x' is no text"):
+        getattr(g, make)("\ud800x", *rest)
+    with pytest.raises(crt.InvalidArgumentError, match=f"{make}: the name is empty"):
+        getattr(g, make)("", *rest)
+    assert g.inputs == ()
+    getattr(g, make)("Größe 尺", *rest)
+
+
+def test_what_a_name_was_made_with_stays() -> None:
+    g = GraphRecorder()
+    g.symbol("n", 1, 8)
+    with pytest.raises(crt.InvalidArgumentError, match="the bounds 1 and 8, got 1 and 9"):
+        g.symbol("n", 1, 9)
+    g.scalar("eps")
+    with pytest.raises(crt.InvalidArgumentError, match="scalar: the name 'eps' is taken"):
+        g.scalar("eps")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda g: g.symbol("n", 1, 2**63), crt.InvalidArgumentError, "upper bound of 'n' must be"),
+        (lambda g: g.symbol("n", -1, 2), crt.InvalidArgumentError, "lower bound of 'n' must be"),
+        (lambda g: g.symbol("n", 3, 2), crt.InvalidArgumentError, "needs low <= high"),
+        (lambda g: g.symbol("n", 1.5, 2), TypeError, "lower bound of 'n' must be a whole number"),
+        (lambda g: g.input("x", (2**70,), crt.float32), crt.InvalidArgumentError, "a size must be"),
+        (lambda g: g.input("x", ("a",), crt.float32), TypeError, "a size must be a whole number"),
+        (lambda g: g.compile([3]), TypeError, "compile: an output must be a tensor, got int"),
+        (lambda g: g.compile(None), TypeError, "compile: outputs must be a tensor"),
+    ],
+)
+def test_what_a_recording_refuses(call: object, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        call(GraphRecorder())
+
+
 def test_states_are_written_in_place_and_reads_follow_writes() -> None:
     pool = crt.zeros(2, 4, 1, 2)
     g = GraphRecorder()

@@ -196,6 +196,23 @@ def test_parameter_is_a_flag() -> None:
     assert x.tolist() == [2.0]
 
 
+def test_writing_from_a_meta_tensor_is_refused() -> None:
+    x, meta = crt.ones(4), crt.zeros(4, device="meta")
+    pool = crt.zeros(1, 4, 1, 2)
+    value, slots = crt.ones(2, 1, 2), crt.tensor([0, 1], dtype=crt.int32)
+    for call in (
+        lambda: x.copy_(meta),
+        lambda: x.add_(meta),
+        lambda: x.__setitem__(slice(0, 4), meta),
+        lambda: crt.kv_append(pool, value.to("meta"), slots),
+        lambda: crt.kv_append(pool, value, slots.to("meta")),
+    ):
+        with pytest.raises(crt.InvalidArgumentError, match="has bytes to write and another input"):
+            call()
+    assert x.tolist() == [1.0] * 4 and pool.sum().item() == 0.0
+    assert meta.copy_(x).device == meta.copy_(meta).device == crt.Device("meta")
+
+
 def test_meta_tensors_have_shape_without_bytes() -> None:
     x = crt.zeros(4, 5).to("meta")
     assert x.is_fake()

@@ -10,12 +10,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...errors import UnavailableError
+from ...errors import InvalidArgumentError, UnavailableError
 
 __all__ = ["cache_root", "check_space", "is_offline", "lock"]
 
 _log = logging.getLogger("clika_runtime.modelverse")
 _OFFLINE_VARIABLES = ("CLIKA_MODELVERSE_OFFLINE", "HF_HUB_OFFLINE")
+_ON, _OFF = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 _MARGIN = 64 << 20  # bytes left free on the disk
 
 
@@ -34,8 +35,14 @@ def is_offline(flag: bool = False) -> str | None:
     if flag:
         return "--offline"
     for name in _OFFLINE_VARIABLES:
-        if os.environ.get(name, "").strip().lower() in ("1", "true", "yes", "on"):
-            return f"{name}={os.environ[name].strip()}"
+        word = os.environ.get(name, "").strip()
+        if word.lower() in _ON:
+            return f"{name}={word}"
+        # What words the other variable takes is its owner's affair.
+        if name == _OFFLINE_VARIABLES[0] and word.lower() not in _OFF:
+            raise InvalidArgumentError(
+                f"{name} is {word!r}; it takes {', '.join(_ON)}, or {', '.join(_OFF[1:])}"
+            )
     return None
 
 
