@@ -70,11 +70,15 @@ class Site:
                 wheel.extractall(self.path)
 
     def pip_install(self, *dists: Dist) -> None:
-        wheels = [str(dist.wheel(self.wheels)) for dist in dists]
+        self.pip_install_wheels(*(dist.wheel(self.wheels) for dist in dists))
+
+    def pip_install_wheels(self, *wheels: Path) -> None:
         command = [sys.executable, "-m", "pip", "--isolated", "install", "--quiet"]
         command += ["--no-index", "--no-deps", "--no-compile", "--disable-pip-version-check"]
         done = subprocess.run(
-            [*command, "--target", str(self.path), *wheels], capture_output=True, text=True
+            [*command, "--target", str(self.path), *map(str, wheels)],
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 0, done.stderr
 

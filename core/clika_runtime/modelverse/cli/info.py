@@ -136,7 +136,7 @@ def describe(source: ResolvedSource, identity: catalog.Identity) -> dict[str, An
         "parameters_from": "tensor shapes",
         "provider": _text(metadata.get("general.organization") or metadata.get("general.author")),
         "vendor": row.spec.vendor if row else None,
-        "license": _text(metadata.get("general.license")),
+        "license": _text(metadata.get("general.license") or source.license),
         "license_page": (row.spec.license_page or None) if row else None,
         "origin": {
             "kind": source.origin,

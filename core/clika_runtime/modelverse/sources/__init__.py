@@ -38,7 +38,8 @@ class ResolvedSource:
     split one) and the folder of a safetensors checkpoint; ``weights`` are its weight files in
     order, ``companions`` the configuration and tokenizer files beside them. ``name`` is a short
     name to show; ``origin`` is ``directory``, ``file`` or ``package``, for which ``package``,
-    ``version`` and ``found`` (``registered``, ``installed``, ``cached``, ``fetched``) say more.
+    ``version`` and ``found`` (``registered``, ``installed``, ``cached``, ``fetched``) say more;
+    ``license`` is what a registration states.
     """
 
     spec: str
@@ -51,6 +52,7 @@ class ResolvedSource:
     package: str | None = None
     version: str | None = None
     found: str | None = None
+    license: str = ""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -156,6 +158,7 @@ def _package(
         found.name,
         found.version,
         found.found,
+        found.license,
     )
 
 

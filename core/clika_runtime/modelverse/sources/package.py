@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,7 @@ class PackageFiles:
     name: str
     version: str
     found: str  # "registered", "installed", "cached" or "fetched"
+    license: str = ""  # what the registration states
 
 
 def parse_requirement(text: str) -> tuple[str, str | None]:
@@ -145,7 +146,8 @@ def _registered(name: str, version: str | None) -> PackageFiles | None:
     if len(options) > 1:
         raise wheel.several(what, options)
     base = Path(str(metadata.distribution(row.distribution).locate_file(""))).resolve()
-    return _located(options[0], base, row.distribution, row.version, "registered")
+    located = _located(options[0], base, row.distribution, row.version, "registered")
+    return replace(located, license=row.spec.license)
 
 
 def _installed(name: str, version: str | None) -> PackageFiles | None:
