@@ -4,6 +4,7 @@ files."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from clika_runtime.testing.families import (
     check_same_bits,
     relative_error,
 )
+from tests.families.conftest import MakeEngine, engine_over
 from tests.families.llama import tiny
-from tests.families.llama.conftest import MakeEngine, engine_over
 
 TOLERANCE = 1e-4  # of the largest logit, float32 on the exact path
 LENGTH = 90  # past the rotary scalings' borders and past several cache blocks
@@ -30,8 +31,10 @@ LENGTH = 90  # past the rotary scalings' borders and past several cache blocks
 TinyOf = Callable[..., tiny.Tiny]
 
 
-def prompts() -> list[list[int]]:
-    return [tiny.ids(20, 1), tiny.ids(61, 2), tiny.ids(9, 3)]
+def prompts(variant: str = "") -> list[list[int]]:
+    # Transformers turns texts within longrope's window by other factors than those beyond it.
+    lengths = (40, 61, 50) if variant == "longrope" else (20, 61, 9)
+    return [tiny.ids(length, seed) for seed, length in enumerate(lengths, 1)]
 
 
 @pytest.mark.parametrize("variant", tiny.VARIANTS)
@@ -45,7 +48,70 @@ def test_float32_equals_transformers(
         path = tiny.write_gguf(checkpoint, tmp_path / "m.gguf")
     engine = make_engine(path)
     check_against_reference(engine, checkpoint.reference, tiny.ids(LENGTH), TOLERANCE)
-    check_batch(engine, checkpoint.reference, prompts(), TOLERANCE)
+    check_batch(engine, checkpoint.reference, prompts(variant), TOLERANCE)
+
+
+# ---- scalings that follow the length of a text: here, the longest that the cache holds
+@pytest.mark.parametrize("kind", ["safetensors", "gguf"])
+def test_longrope_within_its_window_takes_the_short_factors(
+    kind: str, tiny_of: TinyOf, make_engine: MakeEngine, tmp_path: Path
+) -> None:
+    checkpoint = tiny_of("longrope")
+    path = checkpoint.folder
+    if kind == "gguf":
+        path = tiny.write_gguf(checkpoint, tmp_path / "m.gguf")
+    engine = make_engine(path, cache={"max_tokens": tiny.WINDOW})
+    check_against_reference(engine, checkpoint.reference, tiny.ids(tiny.WINDOW), TOLERANCE)
+    check_batch(engine, checkpoint.reference, [tiny.ids(20, 1), tiny.ids(31, 2)], TOLERANCE)
+    long = make_engine(path, cache={"max_tokens": tiny.WINDOW + 1})
+    ids = tiny.ids(tiny.WINDOW)
+    assert relative_error(long.logits(ids), checkpoint.reference(ids)) > 50 * TOLERANCE
+
+
+def test_dynamic_scaling_equals_transformers_within_and_beyond_the_window(
+    tiny_of: TinyOf, make_engine: MakeEngine
+) -> None:
+    checkpoint = tiny_of("dynamic")
+    within = make_engine(checkpoint.folder, cache={"max_tokens": tiny.WINDOW})
+    check_against_reference(within, checkpoint.reference, tiny.ids(tiny.WINDOW), TOLERANCE)
+    check_batch(within, checkpoint.reference, [tiny.ids(20, 1), tiny.ids(31, 2)], TOLERANCE)
+    # One pass of transformers over a text stretches by the text's own length.
+    for length in (tiny.WINDOW + 1, LENGTH):
+        full = make_engine(checkpoint.folder, cache={"max_tokens": length})
+        check_against_reference(full, checkpoint.reference, tiny.ids(length), TOLERANCE)
+        check_same_bits(full, tiny.ids(length)[:-1])
+
+
+def test_dynamic_scaling_of_a_shorter_text_is_that_of_the_cache(
+    tiny_of: TinyOf, make_engine: MakeEngine
+) -> None:
+    import copy
+
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    checkpoint = tiny_of("dynamic")
+    engine = make_engine(checkpoint.folder, cache={"max_tokens": LENGTH})
+    model = copy.deepcopy(checkpoint.model)
+    rotary = model.model.rotary_emb
+    rotary.inv_freq, _ = ROPE_INIT_FUNCTIONS["dynamic"](model.config, seq_len=LENGTH)
+    rotary.rope_type = "default"  # which keeps these frequencies for every length
+    fixed = tiny.Tiny(checkpoint.folder, model)
+    check_batch(engine, fixed.reference, prompts(), TOLERANCE)
+    ids = tiny.ids(20, 1)
+    assert relative_error(checkpoint.reference(ids), fixed.reference(ids)) > 50 * TOLERANCE
+
+
+def test_the_context_of_a_scaled_checkpoint(tiny_of: TinyOf, tmp_path: Path) -> None:
+    def window(variant: str, kind: str) -> int:
+        checkpoint = tiny_of(variant)
+        path = checkpoint.folder
+        if kind == "gguf":
+            path = tiny.write_gguf(checkpoint, tmp_path / f"{variant}.gguf")
+        return int(load_model(path).config.max_position_embeddings)
+
+    assert window("dynamic", "safetensors") == 4 * tiny.WINDOW
+    for kind in ("safetensors", "gguf"):
+        assert window("yarn", kind) == window("longrope", kind) == 256
 
 
 @pytest.mark.parametrize(
@@ -55,6 +121,7 @@ def test_float32_equals_transformers(
         ("tied", "bfloat16"),
         ("biases", "bfloat16"),
         ("llama3", "bfloat16"),
+        ("yarn", "bfloat16"),
         ("plain", "float16"),
         ("biases", "float16"),
     ],
@@ -77,7 +144,7 @@ def test_short_dtypes_are_no_farther_off_than_twice_transformers(
 def test_short_weights_under_float32_lose_nothing(
     dtype: str, tmp_path: Path, make_engine: MakeEngine
 ) -> None:
-    checkpoint = tiny.make(tmp_path, dtype)
+    checkpoint = tiny.make(tmp_path, dtype=dtype)
     exact = tiny.reload(checkpoint, "float32")
     engine = make_engine(tmp_path, dtype="float32")
     assert engine.model.model.layers[0].mlp.up_proj.weight.dtype.name == dtype
@@ -206,10 +273,20 @@ def other_pairing(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def without_scaling(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     old = model.model.rotary
-    plain = Rotary(old.head_dim, old.theta)
+    plain = Rotary(old.head_dim, old.theta, interleaved=old.interleaved)
     for module in model.modules():
         if isinstance(module, Attention):
             module.rotary = plain
+
+
+def without_attention_factor(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    rotary = model.model.rotary
+    rotary.scaling = replace(rotary.scaling, attention_factor=1.0)
+
+
+def without_long_factors(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    rotary = model.model.rotary
+    rotary.scaling = replace(rotary.scaling, long_factors=rotary.scaling.short_factors)
 
 
 def without_mask(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,6 +327,11 @@ def without_mlp_bias(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         ("plain", without_norm_weight),
         ("linear", without_scaling),
         ("llama3", without_scaling),
+        ("yarn", without_scaling),
+        ("yarn", without_attention_factor),
+        ("longrope", without_scaling),
+        ("longrope", without_attention_factor),
+        ("longrope", without_long_factors),
         ("biases", without_a_bias),
         ("biases", without_mlp_bias),
     ],
