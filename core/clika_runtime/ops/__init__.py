@@ -29,17 +29,43 @@ _GROUPS = {
     "logical": "logical_not logical_and logical_or logical_xor",
     "bitwise": "bitwise_not bitwise_and bitwise_or bitwise_xor",
     "reductions": "sum mean prod amax amin any all",
+    "views": "view unflatten slice movedim t adjoint diagonal sliding_window",
+    "rearranging": "flip roll repeat tril triu diag_embed",
+    "creation": "eye linspace logspace tril_indices triu_indices",
 }
 # Module -> Python functions over operators: they have no record and no node of their own.
 _FUNCTIONS = {
     "split": "split split_with_sizes chunk",
     "extremes": "max min",
+    "parts": (
+        "unbind tensor_split hsplit vsplit dsplit select_scatter slice_scatter diagonal_scatter "
+        "as_strided as_strided_scatter"
+    ),
+    "reshaping": (
+        "contiguous ravel view_as reshape_as expand_as fliplr flipud rot90 tile diag diagflat "
+        "narrow_copy repeat_interleave"
+    ),
+    "joining": (
+        "atleast_1d atleast_2d atleast_3d hstack vstack dstack column_stack block_diag "
+        "broadcast_tensors broadcast_shapes meshgrid cartesian_prod combinations"
+    ),
+    "likes": "full_like zeros_like ones_like empty_like new_full new_zeros new_ones new_empty",
+    "factories": "empty empty_strided scalar_tensor",
     "_seed": "manual_seed",
 }
-_NO_METHODS = frozenset({"_seed"})  # modules whose functions are not methods of Tensor
+# Modules whose functions are not methods of Tensor.
+_NO_METHODS = frozenset({"_seed", "joining", "factories"})
 # Further names of operators and functions, as PyTorch has them.
 _ALIASES = {
     "clone": "copy",
+    "swapaxes": "transpose",
+    "swapdims": "transpose",
+    "moveaxis": "movedim",
+    "broadcast_to": "expand",
+    "row_stack": "vstack",
+    "unsafe_split": "split",
+    "unsafe_split_with_sizes": "split_with_sizes",
+    "unsafe_chunk": "chunk",
 }
 _SINGLE = (
     "where clamp cast copy copy_ reshape permute transpose squeeze unsqueeze expand narrow select "

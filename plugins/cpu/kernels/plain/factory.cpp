@@ -4,8 +4,9 @@
 #include "philox.hpp"
 
 double number(const clika_attr& a) { return a.kind == CLIKA_ATTR_FLOAT ? a.v.f : static_cast<double>(a.v.i); }
-int64_t whole(const clika_attr& a) {
-  return a.kind == CLIKA_ATTR_FLOAT ? static_cast<int64_t>(a.v.f) : a.v.i;
+int64_t whole(const clika_attr& a) {  // towards zero, within 64 bits
+  if (a.kind != CLIKA_ATTR_FLOAT) return a.v.i;
+  return static_cast<int64_t>(std::max(-9.2e18, std::min(9.2e18, a.v.f)));
 }
 
 // attrs start, end, step (end None: start is the end), dtype, device.
@@ -16,18 +17,12 @@ int32_t run_arange(const clika_call* call) {
   const clika_attr& step = call->attrs[2];
   const Compute compute = compute_of(out.dtype);
   if (compute == kInt || compute == kUint) {
-    bool fractional = step.kind == CLIKA_ATTR_FLOAT || call->attrs[0].kind == CLIKA_ATTR_FLOAT;
     int64_t x[kTile];
     const StoreTile<int64_t> storer = Tiles<int64_t>::storer(out.dtype);
     for (int64_t begin = 0; begin < n; begin += kTile) {
       const int64_t count = std::min(kTile, n - begin);
       for (int64_t i = 0; i < count; ++i) {
-        if (fractional) {
-          x[i] = static_cast<int64_t>((one ? 0.0 : number(call->attrs[0])) +
-                                      static_cast<double>(begin + i) * number(step));
-        } else {
-          x[i] = (one ? 0 : whole(call->attrs[0])) + (begin + i) * whole(step);
-        }
+        x[i] = (one ? 0 : whole(call->attrs[0])) + (begin + i) * whole(step);
       }
       storer(x, out.data, begin, 1, count);
     }

@@ -1,0 +1,64 @@
+"""Tensors from nothing: functions over the factories and the allocator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import dtypes, ops
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .._native._core import Tensor
+    from ..device import Device
+    from ..dtypes import dtype
+
+
+def empty(
+    *shape: Any, dtype: dtype | None = None, device: Device | str | None = None, **more: Any
+) -> Tensor:
+    """A tensor of that shape whose elements are not set; float32 unless `dtype` says otherwise.
+
+    Example: ``crt.empty(2, 3)``, ``crt.empty((2, 3), dtype=crt.int64)``.
+    """
+    from .._native._core import empty as unset
+
+    return unset(one_shape("empty", shape, more), dtype, device)
+
+
+def one_shape(op: str, shape: tuple[Any, ...], more: dict[str, Any]) -> Sequence[Any]:
+    """A shape given as one sequence, as integers, or by the keyword size."""
+    if set(more) - {"size", "shape"} or len(more) + bool(shape) > 1:
+        unknown = sorted(more) if not shape else [*sorted(more), "positional sizes"]
+        raise TypeError(f"{op}: expected one shape, got {', '.join(unknown)}")
+    if more:
+        (found,) = more.values()
+    else:
+        found = shape[0] if len(shape) == 1 else shape
+    return found if hasattr(found, "__iter__") else (found,)
+
+
+def empty_strided(
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+) -> Tensor:
+    """A tensor of that shape and with these strides, in elements, whose elements are not set.
+
+    Example: ``crt.empty_strided((2, 3), (1, 2))``.
+    """
+    extent = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=False))
+    storage = empty(max(extent, 0) if 0 not in tuple(size) else 0, dtype=dtype, device=device)
+    return storage.as_strided(size, stride)
+
+
+def scalar_tensor(
+    value: Any, *, dtype: dtype | None = None, device: Device | str | None = None
+) -> Tensor:
+    """A 0-d tensor of a number; float32 unless `dtype` says otherwise.
+
+    Example: ``crt.scalar_tensor(3)`` is ``tensor(3.)``.
+    """
+    return ops.full((), value, dtype=dtypes.float32 if dtype is None else dtype, device=device)
