@@ -657,6 +657,15 @@ cdef Tensor _new(object shape, int32_t dtype, int32_t device, str operation):
     return result
 
 
+def empty(shape, dtype=None, device=None):
+    """A tensor of that shape whose elements are not set; float32 unless ``dtype`` says otherwise. In a recording, of
+    symbolic sizes, it is zeros."""
+    sizes = tuple(shape)
+    if any([isinstance(size, SymInt) for size in sizes]):
+        return get_op("zeros")(sizes, dtype=dtype, device=device)
+    return _new(sizes, dtype_code(_dtypes.float32 if dtype is None else dtype), device_id(device), "empty")
+
+
 def from_bytes(data, shape, dtype):
     """A tensor over a copy of raw bytes, row-major; the count must fit the shape."""
     cdef int32_t code = dtype_code(dtype)
