@@ -130,6 +130,7 @@ _STATUS_OF_CODE: dict[str, Status] = {
     "CANCELLED": Status.Unavailable,
     "TIMED_OUT": Status.Unavailable,
     "INTERNAL": Status.Internal,
+    "NOT_A_NUMBER": Status.Internal,
     "OUT_OF_MEMORY": Status.Internal,
     "BACKEND_NOT_LOADED": Status.Internal,
     "BACKEND_UNAVAILABLE": Status.Internal,

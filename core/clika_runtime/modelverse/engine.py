@@ -215,7 +215,7 @@ class Engine:
     # ---- steps
     def step(self, work: Sequence[Work]) -> list[int]:
         """Runs new tokens of several sequences; returns the ids of the works with ``sampling``, in
-        order.
+        order; -1 where the logits are no numbers.
 
         The cache grows by the tokens; when the step fails it is as before.
         """

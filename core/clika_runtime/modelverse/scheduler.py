@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from clika_runtime.errors import ClikaRTError, InvalidArgumentError
+from clika_runtime.errors import ClikaRTError, InternalError, InvalidArgumentError
 
 from .engine import Engine, Sampling, Work
 
@@ -164,7 +164,15 @@ class Scheduler:
         if not request.produced:
             request.first_token_time = now
         request.last_token_time = now
-        if token in request.stop_ids:
+        if token < 0:
+            place = len(request.tokens) + len(request.produced)
+            request.error = InternalError(
+                f"generate: token {len(request.produced) + 1} of the reply (position {place}) "
+                "cannot be chosen: its logits are NaN, or none is above -inf. The weights are "
+                "damaged, or the dtype is too narrow for them; try float32",
+                "NOT_A_NUMBER",
+            )
+        elif token in request.stop_ids:
             request.stop_reason = "stop"
             request.stop_id = token
         else:

@@ -33,7 +33,8 @@ op(
     Order tokens by probability, the lower id first among equals. Kept are: the first top_k (0:
     all); then, with the probabilities of the kept ones scaled to 1, the shortest head whose sum
     reaches top_p (1: all); then those with at least min_p times the largest probability (0: all).
-    At least one token is always kept.
+    At least one token is always kept. A row that has a NaN, or no logit above -inf, has no such
+    distribution: its result is -1.
 
     With u = (word >> 8) * 2^-24 from word 0 of the Philox4x32-10 block with key (seed's low, high
     32 bits) and counter (index's low, high 32 bits, 0, 0), the result is the first kept token, in

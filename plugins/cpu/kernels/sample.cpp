@@ -131,7 +131,8 @@ int32_t draw(const Row& row, float* distances, const Settings& s) {
   const int64_t n = row.n;
   const int32_t best = static_cast<int32_t>(find_float<1>(row.logits, n));  // a NaN, where there is one
   const float top = row.logits[best];
-  if (!(s.temperature > 0.0f) || top != top || std::isinf(top)) return best;
+  if (!(top > -std::numeric_limits<float>::infinity())) return -1;  // NaN, or nothing to choose from
+  if (!(s.temperature > 0.0f) || std::isinf(top)) return best;
   const vf shift = splat(top);
   const vf divisor = splat(s.temperature);
   for (int64_t i = 0; i < n; i += W) {

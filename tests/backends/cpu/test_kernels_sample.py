@@ -133,7 +133,17 @@ def test_frequencies_follow_the_distribution(cpu):
 
 def test_infinite_and_nan_logits(cpu):
     inf = float("inf")
+    nan = float("nan")
     x = torch.tensor(
-        [[0.0, inf, 1.0], [-inf, -inf, 0.0], [0.0, float("nan"), 9.0], [-inf, 0.0, -inf]]
+        [
+            [0.0, inf, 1.0],
+            [-inf, -inf, 0.0],
+            [0.0, nan, 9.0],
+            [-inf, 0.0, -inf],
+            [-inf, -inf, -inf],
+            [nan, -inf, inf],
+        ]
     )
-    assert sample(cpu, x, index=torch.arange(4)).tolist() == [1, 2, 1, 1]
+    for temperature in (0.0, 1.0):
+        drawn = sample(cpu, x, temperature, index=torch.arange(6))
+        assert drawn.tolist() == [1, 2, -1, 1, -1, -1]

@@ -114,6 +114,8 @@ def draw(
     logits: Array, temperature: float, top_p: float, min_p: float, top_k: int, seed: int, index: int
 ) -> tuple[int, float]:
     """The token of one row, and how far the draw was from another one (as a share of 1)."""
+    if not logits.max() > -np.inf:
+        return -1, 1.0
     if temperature == 0:
         return int(np.argmax(logits)), 1.0
     probabilities = np.exp((logits - logits.max()) / temperature)
@@ -175,6 +177,12 @@ def _sample_cases(make: Make) -> None:
     settings = [make.operand([x], "float32") for x in (0.0, 1.0, 0.0)]
     rest = [make.operand([0], kind) for kind in ("int32", "int64", "int64")]
     make.case("tie", logits, *settings, *rest)
+    no_choice = [[1.0, np.nan, 3.0], [-np.inf, -np.inf, -np.inf], [-np.inf, 2.0, -np.inf]]
+    for name, temperature in (("undefined-greedy", 0.0), ("undefined-drawn", 1.0)):
+        logits = make.operand(no_choice, "float32")
+        settings = [make.operand([x] * 3, "float32") for x in (temperature, 1.0, 0.0)]
+        rest = [make.operand([0] * 3, kind) for kind in ("int32", "int64", "int64")]
+        make.case(name, logits, *settings, *rest)
 
 
 operator("sample", _sample, _sample_cases)
