@@ -31,6 +31,23 @@ _GROUPS = {
     "reductions": "sum mean prod amax amin any all",
     "views": "view unflatten slice movedim t adjoint diagonal sliding_window",
     "rearranging": "flip roll repeat tril triu diag_embed",
+    "convolution": (
+        "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d"
+    ),
+    "pooling": (
+        "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d lp_pool1d lp_pool2d "
+        "lp_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
+        "adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d max_unpool1d max_unpool2d "
+        "max_unpool3d"
+    ),
+    "resampling": "interpolate resize grid_sample affine_grid",
+    "spatial": "pixel_shuffle pixel_unshuffle channel_shuffle im2col col2im pad",
+    "normalization": "batch_norm instance_norm group_norm local_response_norm normalize",
+    "quantization": (
+        "quantize_linear dequantize_linear dynamic_quantize_linear quantize_per_tensor "
+        "quantize_per_channel fake_quantize_per_tensor_affine fake_quantize_per_channel_affine"
+    ),
+    "packed": "packed_slots rotary_embedding",
     "creation": "eye linspace logspace tril_indices triu_indices",
 }
 # Module -> Python functions over operators: they have no record and no node of their own.
@@ -51,10 +68,15 @@ _FUNCTIONS = {
     ),
     "likes": "full_like zeros_like ones_like empty_like new_full new_zeros new_ones new_empty",
     "factories": "empty empty_strided scalar_tensor",
+    "upsample": "upsample_nearest upsample_bilinear",
+    "attention": (
+        "multi_head_attention generate_rotary_cache qk_rms_norm group_query_attention_varlen "
+        "attention_over_cache"
+    ),
     "_seed": "manual_seed",
 }
 # Modules whose functions are not methods of Tensor.
-_NO_METHODS = frozenset({"_seed", "joining", "factories"})
+_NO_METHODS = frozenset({"_seed", "upsample", "attention", "joining", "factories"})
 # Further names of operators and functions, as PyTorch has them.
 _ALIASES = {
     "clone": "copy",
@@ -71,7 +93,8 @@ _SINGLE = (
     "where clamp cast copy copy_ reshape permute transpose squeeze unsqueeze expand narrow select "
     "flatten cat stack index_select gather sort topk argmax argmin softmax log_softmax matmul full "
     "arange rand randn zeros ones linear embedding dequantize rms_norm add_rms_norm layer_norm "
-    "rotary swiglu geglu kv_append paged_attention sample"
+    "rotary swiglu geglu kv_append paged_attention sample embedding_bag bilinear "
+    "scaled_dot_product_attention"
 )
 _HOME = {name: name for name in _SINGLE.split()}
 _HOME.update((name, group) for group, names in _GROUPS.items() for name in names.split())
