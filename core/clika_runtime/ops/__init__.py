@@ -31,9 +31,7 @@ _GROUPS = {
     "reductions": "sum mean prod amax amin any all",
     "views": "view unflatten slice movedim t adjoint diagonal sliding_window",
     "rearranging": "flip roll repeat tril triu diag_embed",
-    "convolution": (
-        "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d"
-    ),
+    "convolution": ("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d"),
     "pooling": (
         "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d lp_pool1d lp_pool2d "
         "lp_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
