@@ -28,6 +28,7 @@ from urllib.parse import unquote, urlparse
 ROOT = Path(__file__).resolve().parents[1]
 HEADER = "clika_runtime/plugin.h"
 TARGET = "clika-runtime[families]"
+FAMILIES = sorted(path.parent.name for path in ROOT.glob("families/*/pyproject.toml"))
 
 SMOKE = """
 import pathlib, sys
@@ -35,14 +36,16 @@ import clika_runtime as crt
 from clika_runtime import plugins
 
 home = pathlib.Path(sys.prefix).resolve()
-for module in ("clika_runtime", "clika_runtime_cpu", "clika_family_llama"):
+families = FAMILIES
+for module in ("clika_runtime", "clika_runtime_cpu", *(f"clika_family_{f}" for f in families)):
     where = pathlib.Path(__import__(module).__file__).resolve()
     assert home in where.parents, f"{module} was imported from {where}"
 assert pathlib.Path(crt.get_include(), "clika_runtime", "plugin.h").is_file()
 assert not plugins.broken(), plugins.broken()
 assert "cpu" in plugins.backends(), plugins.backends()
-assert "llama" in plugins.families(), plugins.families()
-plugins.load(plugins.families()["llama"])
+assert set(plugins.families()) == set(families), plugins.families()
+for name in families:
+    plugins.load(plugins.families()[name])
 assert crt.is_available("cpu")
 x = crt.tensor([[1.0, -2.0], [3.0, 4.0]])
 assert (crt.relu(x) + x).numpy().tolist() == [[2.0, -2.0], [6.0, 8.0]]
@@ -147,7 +150,8 @@ def check_report(path: Path, dist: Path) -> None:
         parts = urlparse(url)
         if parts.scheme != "file" or Path(unquote(parts.path)).parent.resolve() != dist.resolve():
             raise SystemExit(f"{name} came from {url}, not from {dist}")
-    for name in ("clika-runtime", "clika-runtime-cpu", "clika-family-llama"):
+    families = [f"clika-family-{name}" for name in FAMILIES]
+    for name in ("clika-runtime", "clika-runtime-cpu", *families):
         if name not in ours:
             raise SystemExit(f"{TARGET} did not bring {name}; it brought {sorted(ours)}")
 
@@ -183,7 +187,7 @@ def main() -> int:
     say("use them outside the tree")
     outside = work / "outside"
     outside.mkdir(exist_ok=True)
-    run(python, "-c", SMOKE, cwd=outside)
+    run(python, "-c", SMOKE.replace("FAMILIES", repr(FAMILIES)), cwd=outside)
     run(bin_folder / "clikart-cli", "list", cwd=outside)
     run(bin_folder / "clikart-cli", "devices", cwd=outside)
     say("done")

@@ -128,13 +128,15 @@ def test_core_without_a_cpu_backend_names_the_line_to_run(site):
 
 
 def test_absent_backends(site):
-    _, code, text = ask(site, "cuda")
+    known = "from clika_runtime import _known\n_known.BACKENDS['loom'] = 'clika-runtime-loom'\n"
+    _, code, text = site.ask(known + ASK.replace("KIND", "'loom'"))
     assert code == "BACKEND_NOT_LOADED"
     assert text == (
-        "The cuda backend could not load: not installed. Install it with: "
-        "pip install clika-runtime-cuda"
+        "The loom backend could not load: not installed. Install it with: "
+        "pip install clika-runtime-loom"
     )
     _, code, text = ask(site, "slide-rule")
+    assert code == "BACKEND_NOT_LOADED"
     assert "the kinds installed here: cpu" in text
 
 

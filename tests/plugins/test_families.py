@@ -1,7 +1,11 @@
 """Family plugins, good and bad, as installed distributions in processes of their own."""
 
+import importlib
+from pathlib import Path
+
 import pytest
 
+from clika_runtime import _known
 from tests.plugins.dists import Dist, family
 
 LISTING = """
@@ -12,6 +16,10 @@ answer = {
     "left_out": [[b.name, b.reason] for b in plugins.left_out()],
 }
 """
+
+
+#: The families of this project, which are installed wherever the tests run.
+OURS = {"gemma", "llama", "qwen"}
 
 
 def broken_otter(answer):
@@ -202,7 +210,7 @@ def test_rows_of_a_broken_plugin_are_dropped_together(site):
     more = more.replace("contract=1", "contract=9")
     site.install(family(plugin=text + more))
     answer = site.ask(LISTING)
-    assert set(answer["families"]) == {"llama"}
+    assert set(answer["families"]) == OURS
 
 
 def test_model_that_fails_to_load(site):
@@ -244,7 +252,7 @@ def test_disable(site, switch):
     side_effect = "open('ran', 'w')\n"
     site.install(family(plugin="import sys\nsys.exit('it ran')\n" + side_effect))
     answer = site.ask(LISTING, CLIKA_RT_DISABLE_PLUGINS=switch)
-    assert set(answer["families"]) == {"llama"}
+    assert set(answer["families"]) == OURS
     assert answer["broken"] == []
     assert answer["left_out"] == [["otter", "left out by CLIKA_RT_DISABLE_PLUGINS"]]
 
@@ -254,13 +262,15 @@ def test_allow(site):
     answer = site.ask(LISTING, CLIKA_RT_ALLOW_PLUGINS="llama,cpu")
     assert set(answer["families"]) == {"llama"}
     assert answer["broken"] == []
-    assert answer["left_out"] == [["otter", "not admitted by CLIKA_RT_ALLOW_PLUGINS"]]
+    reason = "not admitted by CLIKA_RT_ALLOW_PLUGINS"
+    assert sorted(answer["left_out"]) == [[name, reason] for name in ("gemma", "otter", "qwen")]
     answer = site.ask(LISTING, CLIKA_RT_ALLOW_PLUGINS="")
     assert answer["families"] == {}
 
 
 REFUSAL = """
-from clika_runtime import plugins
+from clika_runtime import _known, plugins
+_known.FAMILIES["newt"] = _known.KnownFamily("clika-family-newt", ("newt2",), ("newt",))
 try:
     plugins.family_for(**QUESTION)
 except Exception as error:
@@ -273,10 +283,22 @@ def refusal(site, question, **environ):
 
 
 def test_known_family_that_is_not_installed(site):
-    for question in ({"model_type": "qwen3"}, {"gguf_architecture": "qwen3"}, {"name": "qwen"}):
+    for question in ({"model_type": "newt2"}, {"gguf_architecture": "newt"}, {"name": "newt"}):
         name, code, text = refusal(site, question)
         assert (name, code) == ("UnsupportedError", "FAMILY_NOT_INSTALLED")
-        assert text.endswith("pip install clika-family-qwen")
+        assert text.endswith("pip install clika-family-newt")
+
+
+def test_the_core_knows_the_families_of_this_project():
+    """What a refusal tells people to install exists, and serves what they ask for."""
+    folder = Path(__file__).resolve().parents[2] / "families"
+    assert {path.name for path in folder.iterdir() if (path / "pyproject.toml").is_file()} == OURS
+    assert set(_known.FAMILIES) == OURS
+    for name, known in _known.FAMILIES.items():
+        spec = importlib.import_module(f"clika_family_{name}.plugin").FAMILY
+        assert known.distribution == f"clika-family-{name}"
+        assert known.model_types == spec.model_types
+        assert known.gguf_architectures == spec.gguf_architectures
 
 
 def test_unknown_family(site):
