@@ -29,6 +29,10 @@ cdef extern from "clika_runtime/plugin.h" nogil:
     int CLIKA_FLOAT32
     const char* CLIKA_CORE_CAPSULE
     const char* CLIKA_BACKEND_CAPSULE
+    ctypedef struct clika_block:
+        int32_t columns
+        int32_t bytes
+    clika_block clika_block_of(int32_t scheme)
     ctypedef struct clika_value:
         void* data
         const int64_t* shape
@@ -207,6 +211,7 @@ cdef extern from "dispatch.hpp" namespace "clika" nogil:
         kNew
         kView
         kMutated
+        kSettled
     cdef cppclass OutputPlan:
         OutputKind kind
         int32_t source
@@ -223,6 +228,7 @@ cdef extern from "dispatch.hpp" namespace "clika" nogil:
         vector[int32_t] numbers
         cbool prepare
         cbool composed
+        cbool settles
         void* python_kernel
         int64_t work
     cdef cppclass DispatchCounters:

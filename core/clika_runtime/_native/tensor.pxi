@@ -583,28 +583,19 @@ cdef Tensor _fake(const TensorRecord& like):
 # The most elements a shape may have: their bits still fit 64 bits, whatever the dtype.
 _MAX_ELEMENTS = 1 << 56
 
-# Elements and bytes of a block by scheme number (`plugin.h`), of every published block type that is known.
-_PACKED_BLOCKS = {
-    3: (32, 18), 4: (32, 20), 7: (32, 22), 8: (32, 24), 9: (32, 34), 10: (32, 40), 11: (256, 84), 12: (256, 110),
-    13: (256, 144), 14: (256, 176), 15: (256, 210), 16: (256, 292), 17: (256, 66), 18: (256, 74), 19: (256, 98),
-    20: (256, 50), 21: (32, 18), 22: (256, 110), 23: (256, 82), 24: (256, 136), 30: (256, 56), 35: (256, 54),
-    36: (256, 66), 40: (32, 17), 41: (64, 36), 42: (128, 18),
-}
-
-
-def _packed_bytes(shape, scheme):
+def _packed_bytes(shape, int32_t scheme):
     """Bytes of the payload of a packed weight. Raises for an unknown scheme and for rows of part blocks."""
-    if scheme not in _PACKED_BLOCKS:
+    cdef clika_block block = clika_block_of(scheme)
+    if block.columns == 0:
         raise _errors.UnsupportedError(f"from_buffer: there is no scheme number {scheme}",
                                        "NOT_IMPLEMENTED_FOR_SCHEME")
-    block, nbytes = _PACKED_BLOCKS[scheme]
-    if not shape or shape[-1] % block:
-        raise invalid(f"from_buffer: the last size of shape {list(shape)} must be a multiple of {block}, the block "
-                      f"of scheme {scheme}")
-    total = nbytes
+    if not shape or shape[-1] % block.columns:
+        raise invalid(f"from_buffer: the last size of shape {list(shape)} must be a multiple of {block.columns}, the "
+                      f"block of scheme {scheme}")
+    total = block.bytes
     for size in shape:
         total *= size
-    return total // block
+    return total // block.columns
 
 
 cdef int _check_view(object shape, str operation) except -1:

@@ -90,11 +90,11 @@ REMOVED: dict[int, str] = {
     38: "IQ4_NL_8_8",
 }
 
-# What the loaders turn into tensors: every dense type, and the packed types that kernels exist for.
-LOADABLE: frozenset[int] = frozenset(
-    {t.id for t in TYPES.values() if t.dtype is not None}
-    | {TYPES_BY_NAME[name].id for name in ("Q4_0", "Q4_1", "Q8_0")}
-)
+# What the loaders turn into tensors: every type whose numbers are published. Q8_1 and Q8_K are
+# ggml's own forms of activations, no file of weights has them; Q1_0 has no published decoding yet.
+LOADABLE: frozenset[int] = frozenset(TYPES) - {
+    TYPES_BY_NAME[name].id for name in ("Q8_1", "Q8_K", "Q1_0")
+}
 
 
 def scheme_name(scheme: int) -> str:

@@ -447,13 +447,18 @@ def _read_parts(path: str | os.PathLike[str]) -> list[_Part]:
     """The files of a checkpoint: one, or all parts of a split one, whichever part was named."""
     named = _Part(path, 0)
     count = _metadata_int(named, "split.count", 1)
-    if count <= 1:
-        return [named]
     if count > MAX_PARTS:
         raise invalid(path, f"metadata 'split.count' is {count}, at most {MAX_PARTS} is allowed")
     folder, name = os.path.split(os.fspath(path))
     match = _SPLIT_NAME.fullmatch(name)
-    if match is None or int(match["count"]) != count:
+    if match is not None and int(match["count"]) != max(count, 1):
+        raise invalid(
+            path,
+            f"the name says {int(match['count'])} parts, metadata 'split.count' is {count}",
+        )
+    if count <= 1:
+        return [named]
+    if match is None:
         raise invalid(
             path,
             f"a part of a checkpoint split into {count} files must be named "
@@ -470,6 +475,16 @@ def _read_parts(path: str | os.PathLike[str]) -> list[_Part]:
             if value != expected:
                 raise invalid(part_path, f"metadata '{key}' is {value}, expected {expected}")
         parts.append(part)
+    # Parts repeat little of the metadata; what they do repeat tells parts of another checkpoint.
+    for part in parts[1:]:
+        for key in ("split.tensors.count", "general.architecture", "general.name"):
+            here, first = part.metadata.get(key), parts[0].metadata.get(key)
+            if here is not None and here != first:
+                raise invalid(
+                    part.file.path,
+                    f"metadata '{key}' is {shown(here)}, in the first part {shown(first)}: the "
+                    "parts are of different checkpoints",
+                )
     total = sum(len(part.tensors) for part in parts)
     expected_total = _metadata_int(parts[0], "split.tensors.count", total)
     if total != expected_total:

@@ -64,36 +64,88 @@ def from_payload(data: bytes, shape: tuple[int, ...], dtype: str) -> Array:
 
 
 # ---------------------------------------------------------------- packed weights
-#: Scheme number -> (name, bytes of a block of 32).
-SCHEMES = {3: ("q4_0", 18), 4: ("q4_1", 20), 9: ("q8_0", 34)}
+#: Scheme name -> where a block has its float16 numbers: the scale, and the scale of the minima. The
+#: number of a scheme is that of the type in the ``gguf`` package + 1.
+SCHEMES: dict[str, tuple[int, ...]] = {
+    "Q4_0": (0,),
+    "Q4_1": (0, 2),
+    "Q5_0": (0,),
+    "Q5_1": (0, 2),
+    "Q8_0": (0,),
+    "Q2_K": (80, 82),
+    "Q3_K": (108,),
+    "Q4_K": (0, 2),
+    "Q5_K": (0, 2),
+    "Q6_K": (208,),
+    "IQ1_S": (0,),
+    "IQ1_M": (),
+    "IQ2_XXS": (0,),
+    "IQ2_XS": (0,),
+    "IQ2_S": (0,),
+    "IQ3_XXS": (0,),
+    "IQ3_S": (0,),
+    "IQ4_NL": (0,),
+    "IQ4_XS": (0,),
+    "TQ1_0": (52,),
+    "TQ2_0": (64,),
+    "MXFP4": (),
+    "NVFP4": (),
+}
 
 
-def random_blocks(rng: np.random.Generator, scheme: int, rows: int, columns: int) -> Array:
-    """Random blocks of a scheme with sane scales: uint8 [rows, columns / 32 * block bytes]."""
-    size = SCHEMES[scheme][1]
-    blocks = rng.integers(0, 256, (rows, columns // 32, size), dtype=np.uint8)
-    scales = rng.uniform(0.002, 0.02, (rows, columns // 32, 1)).astype(np.float16)
-    blocks[..., :2] = scales.view(np.uint8)
-    if scheme == 4:
-        minima = rng.uniform(-0.1, 0.1, (rows, columns // 32, 1)).astype(np.float16)
-        blocks[..., 2:4] = minima.view(np.uint8)
-    return blocks.reshape(rows, -1)
+def _gguf_type(name: str) -> Any:
+    try:
+        import gguf
+    except ImportError as error:
+        raise ImportError(
+            "the cases over quantized weights need the gguf package, which decodes them: "
+            "pip install gguf"
+        ) from error
+    return gguf, gguf.GGMLQuantizationType[name]
 
 
-def decode_blocks(data: Array, scheme: int) -> Array:
-    """The float32 numbers of blocks. A block holds a float16 scale, for q4_1 a float16 minimum,
-    then 32 codes; of 4-bit codes, the low halves of the bytes come before the high ones."""
-    blocks = data.reshape(data.shape[0], -1, SCHEMES[scheme][1])
-    scale = np.ascontiguousarray(blocks[..., :2]).view(np.float16).astype(np.float32)
-    if scheme == 9:
-        codes = np.ascontiguousarray(blocks[..., 2:]).view(np.int8).astype(np.float32)
-        return (scale * codes).reshape(data.shape[0], -1)
-    packed = blocks[..., 4 if scheme == 4 else 2 :]
-    codes = np.concatenate([packed & 15, packed >> 4], -1).astype(np.float32)
-    if scheme == 3:
-        return (scale * (codes - 8)).reshape(data.shape[0], -1)
-    minimum = np.ascontiguousarray(blocks[..., 2:4]).view(np.float16).astype(np.float32)
-    return (scale * codes + minimum).reshape(data.shape[0], -1)
+def scheme_number(name: str) -> int:
+    """The number of a scheme in ``plugin.h``: ``"Q8_0"`` -> 9."""
+    return int(_gguf_type(name)[1]) + 1
+
+
+def block_size(name: str) -> tuple[int, int]:
+    """Columns and bytes of a block."""
+    gguf, kind = _gguf_type(name)
+    columns, nbytes = gguf.GGML_QUANT_SIZES[kind]
+    return columns, nbytes
+
+
+def random_blocks(rng: np.random.Generator, name: str, rows: int, columns: int) -> Array:
+    """Random blocks of a scheme with every code, and scales of moderate size and both signs:
+    uint8 [rows, columns / block columns * block bytes]."""
+    per_block, nbytes = block_size(name)
+    count = (rows, columns // per_block)
+    blocks = rng.integers(0, 256, (*count, nbytes), dtype=np.uint8)
+
+    def halves() -> Array:
+        scales = rng.uniform(0.002, 0.02, (*count, 1)) * rng.choice([-1.0, 1.0], (*count, 1))
+        return scales.astype(np.float16)
+
+    for at in SCHEMES[name]:
+        blocks[..., at : at + 2] = halves().view(np.uint8)
+    if name == "IQ1_M":  # the scale's four halves of bytes stand on top of four numbers
+        parts = halves().view(np.uint16) >> np.array([0, 4, 8, 12], np.uint16)
+        top = ((parts & 15) << 4).astype(np.uint8)
+        blocks[..., 49::2] = (blocks[..., 49::2] & 15) | top
+    elif name == "MXFP4":  # a power of two
+        blocks[..., 0] = rng.integers(115, 124, count, dtype=np.uint8)
+    return blocks.reshape(rows, columns // per_block * nbytes)
+
+
+def decode_blocks(data: Array, name: str) -> Array:
+    """The float32 numbers of blocks uint8 [rows, bytes], as the ``gguf`` package decodes them."""
+    gguf, kind = _gguf_type(name)
+    columns, nbytes = block_size(name)
+    if data.size == 0:
+        return np.zeros((data.shape[0], data.shape[1] // nbytes * columns), np.float32)
+    with np.errstate(over="ignore"):  # a power of two of MXFP4 may be too large
+        return gguf.quants.dequantize(data, kind)
 
 
 # ---------------------------------------------------------------- random numbers

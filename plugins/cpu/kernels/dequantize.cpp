@@ -2,6 +2,7 @@
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
+#include <type_traits>
 
 #include "level.hpp"
 
@@ -12,16 +13,16 @@ template <class Out>
 int32_t decode_all(const clika_call* call) {
   const clika_value& weight = call->inputs[0];
   Out* out = static_cast<Out*>(call->outputs[0].data);
-  const int64_t columns = weight.shape[1];
-  const int64_t grain = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, columns));
-  parallel(call, weight.shape[0], grain, [&](int64_t begin, int64_t end, int32_t) {
+  const int64_t columns = std::max<int64_t>(1, weight.shape[weight.rank - 1]);
+  const int64_t grain = std::max<int64_t>(1, 16384 / columns);
+  parallel(call, elements(weight) / columns, grain, [&](int64_t begin, int64_t end, int32_t) {
     for (int64_t row = begin; row < end; ++row) decode_row(weight, row, out + row * columns);
   });
   return CLIKA_OK;
 }
 
 int32_t run(const clika_call* call) {
-  const int32_t status = check_weight(call, call->inputs[0], "dequantize");
+  const int32_t status = check_weight(call, call->inputs[0], "dequantize", true);
   if (status != CLIKA_OK) return status;
   switch (call->outputs[0].dtype) {
     case CLIKA_FLOAT32: return decode_all<float>(call);
@@ -50,9 +51,6 @@ int32_t convert_dense(const clika_call* call) {
   }
   return CLIKA_OK;
 }
-
-constexpr uint64_t kQuantized =
-    CLIKA_BIT(CLIKA_GGUF_Q4_0) | CLIKA_BIT(CLIKA_GGUF_Q4_1) | CLIKA_BIT(CLIKA_GGUF_Q8_0);
 
 CLIKA_KERNELS(dequantize,
               Entry("dequantize", run).in(CLIKA_ANY).schemes(kQuantized).out(FLOATS).contiguous().parallel(),

@@ -2,6 +2,7 @@
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
+#include <type_traits>
 
 #include "level.hpp"
 
@@ -54,13 +55,14 @@ int32_t gather(const clika_call* call) {
 int32_t run(const clika_call* call) {
   const clika_value& weight = call->inputs[0];
   const clika_value& ids = call->inputs[1];
-  if (weight.scheme != CLIKA_DENSE) {
-    const int32_t status = check_weight(call, weight, "embedding");
-    if (status != CLIKA_OK) return status;
-  } else if (weight.rank != 2) {
+  if (weight.rank != 2) {
     return refuse(call, CLIKA_INVALID_ARGUMENT,
                   "embedding: the table must be [rows, columns], got %d dimensions",
                   static_cast<int>(weight.rank));
+  }
+  if (weight.scheme != CLIKA_DENSE) {
+    const int32_t status = check_weight(call, weight, "embedding");
+    if (status != CLIKA_OK) return status;
   }
   const int64_t rows = weight.shape[0];
   const int64_t n = elements(ids);
@@ -78,9 +80,6 @@ int32_t run(const clika_call* call) {
     default: return gather<f16>(call);
   }
 }
-
-constexpr uint64_t kQuantized =
-    CLIKA_BIT(CLIKA_GGUF_Q4_0) | CLIKA_BIT(CLIKA_GGUF_Q4_1) | CLIKA_BIT(CLIKA_GGUF_Q8_0);
 
 constexpr Entry entry = Entry("embedding", run).in(FLOATS, I32 | I64).out(FLOATS).contiguous().parallel();
 

@@ -12,12 +12,7 @@
 bool packs(const clika_value& weight, int32_t mode) {
   // A table that is only gathered from reads the published rows faster than the packed ones and without a
   // copy. Dense weights are read as they are: linear transposes them in registers at memory speed.
-  return mode != 3 && block_bytes(weight.scheme) != 0;
-}
-
-int64_t packed_bytes(const clika_value& weight) {
-  return group_count(weight.shape[0], kGroup) * kGroup * (weight.shape[1] / kBlock) *
-         block_bytes(weight.scheme);
+  return mode != 3 && weight.scheme != CLIKA_DENSE;
 }
 
 int32_t pack_info(const clika_value* weight, int32_t mode, clika_pack_info* out) {
@@ -25,16 +20,18 @@ int32_t pack_info(const clika_value* weight, int32_t mode, clika_pack_info* out)
   out->nbytes = weight->nbytes;
   if (!packs(*weight, mode)) return CLIKA_OK;
   if (weight->rank != 2) return CLIKA_INVALID_ARGUMENT;
-  if (weight->shape[1] % kBlock != 0) return CLIKA_UNSUPPORTED;
+  const clika_block block = clika_block_of(weight->scheme);
+  if (block.columns == 0 || weight->shape[1] % block.columns != 0) return CLIKA_UNSUPPORTED;
   out->layout = kGroup;
-  out->nbytes = packed_bytes(*weight);
+  out->nbytes = weight_bytes(*weight, kGroup);
   return CLIKA_OK;
 }
 
 template <class Block>
 void pack_all(const clika_call* call, const clika_value& weight, uint8_t* out) {
   const int64_t rows = weight.shape[0];
-  const int64_t blocks = weight.shape[1] / kBlock;
+  const int64_t blocks = weight.shape[1] / Block::kColumns;
+  if (blocks == 0) return;
   const int64_t stride = blocks * static_cast<int64_t>(sizeof(Block));
   const uint8_t* data = static_cast<const uint8_t*>(weight.data);
   const int64_t grain = std::max<int64_t>(1, 65536 / std::max<int64_t>(1, kGroup * stride));
@@ -60,9 +57,10 @@ int32_t pack(const clika_call* call, int32_t mode) {
     return refuse(call, CLIKA_INVALID_ARGUMENT, "pack: the weight is packed already, in layout %d",
                   static_cast<int>(weight.layout));
   }
-  if (out.nbytes < packed_bytes(weight)) {
+  const int64_t needed = weight_bytes(weight, kGroup);
+  if (out.nbytes < needed) {
     return refuse(call, CLIKA_INVALID_ARGUMENT, "pack: the output needs %" PRId64 " bytes, it has %" PRId64,
-                  packed_bytes(weight), out.nbytes);
+                  needed, out.nbytes);
   }
   uint8_t* to = static_cast<uint8_t*>(out.data);
   with_block(weight.scheme, [&](auto* tag) {

@@ -2,9 +2,9 @@
 //
 // Rows are taken in groups of G, the number of float lanes of the level; G is the layout's number. A group
 // is its block columns one after the other; a block column holds one block of each of its G rows, as runs of
-// units of 4, 2 or 1 bytes: unit j of row 0, unit j of row 1, ..., then unit j + 1 of row 0, ... So one register
-// holds the same unit of G rows: a lane is a row. The size is that of the published form, with N rounded up
-// to whole groups; rows past N are zero.
+// units of 4, 2 or 1 bytes: unit j of row 0, unit j of row 1, ..., then unit j + 1 of row 0, ... So one
+// register holds the same unit of G rows: a lane is a row. The size is that of the published form, with N
+// rounded up to whole groups; rows past N are zero.
 #pragma once
 
 constexpr int kGroup = W;  // rows of a group, which is also the layout's number at this level
@@ -16,21 +16,50 @@ struct Run {
   int count;
 };
 
-// How a block is packed: its runs, in packed order. Together they are the whole block.
+// How a block is packed: its runs, in packed order, codes first. Together they are the whole block.
 template <class Block>
 struct Packing;
-template <>
-struct Packing<BlockQ4_0> {
-  static constexpr Run kRuns[] = {{2, 4, 4}, {0, 2, 1}};  // codes, d
-};
-template <>
-struct Packing<BlockQ4_1> {
-  static constexpr Run kRuns[] = {{4, 4, 4}, {0, 2, 2}};  // codes, d and m
-};
-template <>
-struct Packing<BlockQ8_0> {
-  static constexpr Run kRuns[] = {{2, 4, 8}, {0, 2, 1}};  // codes, d
-};
+#define CLIKA_PACKING(name, ...)                  \
+  template <>                                     \
+  struct Packing<Block##name> {                   \
+    static constexpr Run kRuns[] = {__VA_ARGS__}; \
+  };
+CLIKA_PACKING(Q4_0, {2, 4, 4}, {0, 2, 1})                                         // q, d
+CLIKA_PACKING(Q4_1, {4, 4, 4}, {0, 2, 2})                                         // q, d and m
+CLIKA_PACKING(Q5_0, {6, 4, 4}, {2, 4, 1}, {0, 2, 1})                              // q, h, d
+CLIKA_PACKING(Q5_1, {8, 4, 4}, {4, 4, 1}, {0, 2, 2})                              // q, h, d and m
+CLIKA_PACKING(Q8_0, {2, 4, 8}, {0, 2, 1})                                         // q, d
+CLIKA_PACKING(Q2_K, {16, 4, 16}, {0, 4, 4}, {80, 2, 2})                           // q, scales, d and m
+CLIKA_PACKING(Q3_K, {32, 4, 16}, {0, 4, 8}, {96, 4, 3}, {108, 2, 1})              // q, h, scales, d
+CLIKA_PACKING(Q4_K, {16, 4, 32}, {4, 4, 3}, {0, 2, 2})                            // q, scales, d and m
+CLIKA_PACKING(Q5_K, {48, 4, 32}, {16, 4, 8}, {4, 4, 3}, {0, 2, 2})                // q, h, scales, d and m
+CLIKA_PACKING(Q6_K, {0, 4, 32}, {128, 4, 16}, {192, 4, 4}, {208, 2, 1})           // q, h, scales, d
+CLIKA_PACKING(IQ4_NL, {2, 4, 4}, {0, 2, 1})                                       // q, d
+CLIKA_PACKING(IQ4_XS, {8, 4, 32}, {4, 4, 1}, {2, 2, 1}, {0, 2, 1})                // q, scales_l, scales_h, d
+CLIKA_PACKING(TQ1_0, {0, 4, 13}, {52, 2, 1})                                      // q and h, d
+CLIKA_PACKING(TQ2_0, {0, 4, 16}, {64, 2, 1})                                      // q, d
+CLIKA_PACKING(MXFP4, {1, 4, 4}, {0, 1, 1})                                        // q, e
+CLIKA_PACKING(NVFP4, {4, 4, 8}, {0, 4, 1})                                        // q, scales
+CLIKA_PACKING(IQ2_XXS, {2, 4, 16}, {0, 2, 1})                                     // q, d
+CLIKA_PACKING(IQ2_XS, {2, 4, 16}, {66, 4, 2}, {0, 2, 1})                          // q, scales, d
+CLIKA_PACKING(IQ2_S, {2, 4, 8}, {34, 4, 8}, {66, 4, 2}, {74, 4, 2}, {0, 2, 1})    // q, signs, h, scales, d
+CLIKA_PACKING(IQ3_XXS, {2, 4, 16}, {66, 4, 8}, {0, 2, 1})                         // q, scales, d
+CLIKA_PACKING(IQ3_S, {2, 4, 16}, {74, 4, 8}, {66, 4, 2}, {106, 4, 1}, {0, 2, 1})  // q, signs, h, scales, d
+CLIKA_PACKING(IQ1_S, {2, 4, 8}, {34, 4, 4}, {0, 2, 1})                            // q, h, d
+CLIKA_PACKING(IQ1_M, {0, 4, 8}, {32, 4, 4}, {48, 4, 2})                           // q, h, scales
+#undef CLIKA_PACKING
+
+// Whether the runs of a block add up to it.
+template <class Block>
+constexpr bool packs_whole() {
+  int bytes = 0;
+  for (const Run& run : Packing<Block>::kRuns) bytes += run.size * run.count;
+  return bytes == static_cast<int>(sizeof(Block));
+}
+#define CLIKA_X(name, number, columns, bytes) \
+  static_assert(packs_whole<Block##name>(), "the runs are the whole block");
+CLIKA_GGUF_SCHEMES(CLIKA_X)
+#undef CLIKA_X
 
 inline int64_t group_count(int64_t rows, int64_t group) { return (rows + group - 1) / group; }
 
@@ -105,43 +134,25 @@ inline Block unpack_block(const uint8_t* packed, int64_t group, int64_t blocks, 
   return block;
 }
 
-// Calls body with a null pointer to the block of a scheme that check_weight admits.
-template <class Body>
-inline void with_block(int32_t scheme, const Body& body) {
-  switch (scheme) {
-    case CLIKA_GGUF_Q4_0: body(static_cast<BlockQ4_0*>(nullptr)); break;
-    case CLIKA_GGUF_Q4_1: body(static_cast<BlockQ4_1*>(nullptr)); break;
-    default: body(static_cast<BlockQ8_0*>(nullptr)); break;
-  }
-}
-
-// Decodes columns of one row, published or packed, block by block: each(b, values[32]).
-template <class Block, class Each>
-inline void decode_blocks(const clika_value& weight, int64_t row, const Each& each) {
-  const int64_t blocks = weight.shape[1] / kBlock;
-  const uint8_t* data = static_cast<const uint8_t*>(weight.data);
-  alignas(64) float values[kBlock];
-  for (int64_t b = 0; b < blocks; ++b) {
-    if (weight.layout == CLIKA_LAYOUT_PUBLISHED) {
-      Block block;
-      std::memcpy(&block, data + (row * blocks + b) * static_cast<int64_t>(sizeof(Block)), sizeof(Block));
-      decode(block, values);
-    } else {
-      decode(unpack_block<Block>(data, weight.layout, blocks, row, b), values);
-    }
-    each(b, values);
-  }
-}
-
-// Decodes one row of a quantized weight into `out` of type T.
+// Decodes one row of a quantized weight, published or packed, into `out`: exact values, rounded once to T.
 template <class T>
 inline void decode_row(const clika_value& weight, int64_t row, T* out) {
   with_block(weight.scheme, [&](auto* tag) {
     using Block = std::remove_pointer_t<decltype(tag)>;
-    decode_blocks<Block>(weight, row, [out](int64_t b, const float* values) {
-      T* to = out + b * kBlock;
-      for (int i = 0; i < kBlock; i += W) store(to + i, load(values + i));
-    });
+    const int64_t blocks = weight.shape[weight.rank - 1] / Block::kColumns;
+    const uint8_t* data = static_cast<const uint8_t*>(weight.data);
+    alignas(64) float values[Block::kColumns];
+    for (int64_t b = 0; b < blocks; ++b) {
+      if (weight.layout == CLIKA_LAYOUT_PUBLISHED) {
+        Block block;
+        std::memcpy(&block, data + (row * blocks + b) * static_cast<int64_t>(sizeof(Block)), sizeof(Block));
+        decode(block, values);
+      } else {
+        decode(unpack_block<Block>(data, weight.layout, blocks, row, b), values);
+      }
+      for (int i = 0; i < Block::kColumns; i += W) store(out + i, load(values + i));
+      out += Block::kColumns;
+    }
   });
 }
 
@@ -157,31 +168,41 @@ __attribute__((format(printf, 3, 4))) inline int32_t refuse(const clika_call* ca
   return fail(call, status, code, text);
 }
 
-// Checks a quantized weight before a kernel reads it; CLIKA_OK or the recorded error.
-inline int32_t check_weight(const clika_call* call, const clika_value& weight, const char* operation) {
-  if (weight.rank != 2) {
+// Bytes of the blocks of a weight in groups of `group` rows.
+inline int64_t weight_bytes(const clika_value& weight, int64_t group) {
+  const clika_block block = clika_block_of(weight.scheme);
+  const int64_t columns = weight.shape[weight.rank - 1];
+  if (columns == 0) return 0;
+  return group_count(elements(weight) / columns, group) * group * (columns / block.columns) * block.bytes;
+}
+
+// Checks a quantized weight [rows, columns] before a kernel reads it; CLIKA_OK or the recorded error.
+// With `any_rank` a published one may have other dimensions before its columns.
+inline int32_t check_weight(const clika_call* call, const clika_value& weight, const char* operation,
+                            bool any_rank = false) {
+  const int32_t layout = weight.layout;
+  const bool published = layout == CLIKA_LAYOUT_PUBLISHED;
+  if (any_rank && published ? weight.rank < 1 : weight.rank != 2) {
     return refuse(call, CLIKA_INVALID_ARGUMENT, "%s: the weight must be [rows, columns], got %d dimensions",
                   operation, static_cast<int>(weight.rank));
   }
-  const int64_t rows = weight.shape[0];
-  const int64_t columns = weight.shape[1];
-  if (columns % kBlock != 0) {
+  const int block_columns = clika_block_of(weight.scheme).columns;
+  const int64_t columns = weight.shape[weight.rank - 1];
+  if (block_columns == 0 || columns % block_columns != 0) {
     return refuse(call, CLIKA_UNSUPPORTED,
-                  "%s: a quantized weight needs a multiple of %d columns, got [%" PRId64 ", %" PRId64
-                  "]; dequantize it first",
-                  operation, static_cast<int>(kBlock), rows, columns);
+                  "%s: a weight of scheme %d needs a multiple of %d columns, got %" PRId64
+                  "; dequantize it first",
+                  operation, static_cast<int>(weight.scheme), block_columns, columns);
   }
-  const int32_t layout = weight.layout;
-  if (layout != CLIKA_LAYOUT_PUBLISHED && layout != 4 && layout != 8 && layout != 16) {
+  if (!published && layout != 4 && layout != 8 && layout != 16) {
     return refuse(call, CLIKA_UNSUPPORTED, "%s: the weight has layout %d, which this backend did not make",
                   operation, static_cast<int>(layout));
   }
-  const int64_t group = layout == CLIKA_LAYOUT_PUBLISHED ? 1 : layout;
-  const int64_t needed = group_count(rows, group) * group * (columns / kBlock) * block_bytes(weight.scheme);
+  const int64_t needed = weight_bytes(weight, published ? 1 : layout);
   if (weight.nbytes < needed) {
     return refuse(call, CLIKA_INVALID_ARGUMENT,
-                  "%s: a weight [%" PRId64 ", %" PRId64 "] needs %" PRId64 " bytes, its payload has %" PRId64,
-                  operation, rows, columns, needed, weight.nbytes);
+                  "%s: a weight of %" PRId64 " columns needs %" PRId64 " bytes, its payload has %" PRId64,
+                  operation, columns, needed, weight.nbytes);
   }
   return CLIKA_OK;
 }

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from harness import KernelError, Kernels, usable_levels
-from packed_weights import SCHEMES, both_layouts, random_weight, same_bits, values
+from packed_weights import BLOCK, SCHEMES, both_layouts, random_weight, same_bits, values
 
 LEVELS = usable_levels()
 FLOATS = [torch.float32, torch.bfloat16, torch.float16]
@@ -12,17 +12,18 @@ FLOATS = [torch.float32, torch.bfloat16, torch.float16]
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", SCHEMES)
 @pytest.mark.parametrize("ids_dtype", [torch.int32, torch.int64])
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_quantized_rows(level, kind, ids_dtype, dtype):
-    weight = random_weight(kind, 37, 96)
+def test_quantized_rows(level, kind, ids_dtype):
+    columns = 3 * BLOCK[kind]
+    weight = random_weight(kind, 37, columns)
     ids = torch.tensor([[0, 36, 7], [8, 8, 15]], dtype=ids_dtype)
-    expected = values(kind, weight)[ids.long()].to(dtype)
+    expected = values(kind, weight)[ids.long()]
     for threads in (1, 2):
         kernels = Kernels(level, threads=threads, grain=1)
         for form in both_layouts(kernels, weight):
-            out = torch.empty(2, 3, 96, dtype=dtype)
-            kernels("embedding", [form, ids], [out], [dtype])
-            assert same_bits(out, expected)
+            for dtype in FLOATS:
+                out = torch.empty(2, 3, columns, dtype=dtype)
+                kernels("embedding", [form, ids], [out], [dtype])
+                assert same_bits(out, expected.to(dtype))
 
 
 @pytest.mark.parametrize("level", LEVELS)

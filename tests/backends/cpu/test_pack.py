@@ -3,45 +3,52 @@
 import pytest
 import torch
 from harness import KernelError, Kernels, Packed, usable_levels
-from packed_weights import BLOCK_BYTES, SCHEMES, random_weight, values
+from packed_weights import BLOCK, BLOCK_BYTES, SCHEMES, random_weight, values
 
 import clika_runtime as crt
 
 LEVELS = usable_levels()
-GROUP = {"portable": 4, "avx2": 8, "avx512": 16}
+GROUP = {"portable": 4, "avx2": 8, "avx512": 16, "dotprod": 4, "i8mm": 4}
+
+
+#: Packed order of a published block: (offset, bytes of a unit, units).
+RUNS = {
+    "Q4_0": [(2, 4, 4), (0, 2, 1)],
+    "Q4_1": [(4, 4, 4), (0, 2, 2)],
+    "Q8_0": [(2, 4, 8), (0, 2, 1)],
+    "Q4_K": [(16, 4, 32), (4, 4, 3), (0, 2, 2)],
+    "MXFP4": [(1, 4, 4), (0, 1, 1)],
+}
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("kind", SCHEMES)
-@pytest.mark.parametrize(("rows", "columns"), [(1, 32), (7, 64), (8, 96), (9, 576), (33, 160)])
-def test_packed_form(level, kind, rows, columns):
+@pytest.mark.parametrize("kind", RUNS)
+@pytest.mark.parametrize(("rows", "blocks"), [(1, 1), (7, 2), (8, 3), (9, 18), (33, 5)])
+def test_packed_form(level, kind, rows, blocks):
+    """Unit j of row r of a group lies at size * (j * group + r) of its run."""
     kernels = Kernels(level)
-    weight = random_weight(kind, rows, columns)
+    weight = random_weight(kind, rows, blocks * BLOCK[kind])
     packed = kernels.pack(weight, 2)
     group = GROUP[level]
     assert packed.layout == group
     groups = -(-rows // group)
-    assert packed.data.numel() == groups * group * columns // 32 * BLOCK_BYTES[kind]
-    # Word j of row r of a group lies at 4 * (j * group + r) of its block column.
-    block = BLOCK_BYTES[kind]
-    codes = 16 if kind != "Q8_0" else 32
-    published = weight.data.view(rows, columns // 32, block)
-    columns_of = packed.data.view(groups, columns // 32, group * block)
-    words = columns_of[:, :, : group * codes].reshape(groups, columns // 32, codes // 4, group, 4)
-    words = words.permute(0, 3, 1, 2, 4).reshape(groups * group, columns // 32, codes)
-    assert torch.equal(words[:rows], published[:, :, block - codes :])
-    halves = columns_of[:, :, group * codes :]
-    halves = halves.reshape(groups, columns // 32, (block - codes) // 2, group, 2)
-    halves = halves.permute(0, 3, 1, 2, 4).reshape(groups * group, columns // 32, block - codes)
-    assert torch.equal(halves[:rows], published[:, :, : block - codes])
-    assert not words[rows:].any()
-    assert not halves[rows:].any()
+    nbytes = BLOCK_BYTES[kind]
+    assert packed.data.numel() == groups * group * blocks * nbytes
+    published = torch.zeros(groups * group, blocks, nbytes, dtype=torch.uint8)  # rows past N
+    published[:rows] = weight.data.view(rows, blocks, nbytes)
+    published = published.view(groups, group, blocks, nbytes).permute(0, 2, 1, 3)
+    expected = []
+    for offset, size, count in RUNS[kind]:
+        run = published[..., offset : offset + size * count]
+        run = run.reshape(groups, blocks, group, count, size).transpose(2, 3)
+        expected.append(run.reshape(groups, blocks, -1))
+    assert torch.equal(packed.data, torch.cat(expected, 2).reshape(-1))
 
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", SCHEMES)
 def test_any_split_packs_the_same(level, kind):
-    weight = random_weight(kind, 41, 96)
+    weight = random_weight(kind, 41, 3 * BLOCK[kind])
     one = Kernels(level).pack(weight, 1)
     two = Kernels(level, threads=2, grain=3).pack(weight, 1)
     assert torch.equal(one.data, two.data)
@@ -56,11 +63,19 @@ def test_tables_and_dense_weights_stay_as_published(level):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_columns_that_are_no_blocks_are_refused(level):
-    weight = random_weight("Q8_0", 4, 64)
+@pytest.mark.parametrize("kind", SCHEMES)
+def test_columns_that_are_no_blocks_are_refused(level, kind):
+    columns = 2 * BLOCK[kind]
+    weight = random_weight(kind, 4, columns)
     with pytest.raises(KernelError) as caught:
-        Kernels(level).pack(Packed(weight.data, (4, 60), weight.scheme), 2)
+        Kernels(level).pack(Packed(weight.data, (4, columns - 4), weight.scheme), 2)
     assert caught.value.status == 3
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_rows_without_columns_take_no_time(level):
+    empty = Packed(torch.empty(0, dtype=torch.uint8), (2**50, 0), SCHEMES["Q4_K"])
+    assert Kernels(level).pack(empty, 2).data.numel() == 0
 
 
 def test_pack_weight_through_the_core():

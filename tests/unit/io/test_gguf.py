@@ -20,7 +20,10 @@ from clika_runtime.io import GgufArray, open_gguf
 from clika_runtime.io.ggml_types import LOADABLE, REMOVED, TYPES, TYPES_BY_NAME, scheme_name
 from tests.unit.io.raw_gguf import ARRAY, STRING, RawGguf, pair, strings, tensor, text
 
-QUANTIZED = ("Q4_0", "Q4_1", "Q8_0", "Q5_0", "Q5_1", "Q6_K", "Q4_K", "IQ4_NL")
+#: Every type that the ``gguf`` package decodes, and three that it only knows by name.
+DECODED = tuple(kind.name for kind in gguf.quants._type_traits if kind.name != "BF16")
+UNDECODED = ("Q8_1", "Q8_K", "Q1_0")
+QUANTIZED = DECODED + UNDECODED
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +87,7 @@ def test_reads_what_the_gguf_package_writes(written: tuple[Path, dict[str, np.nd
             kind = TYPES_BY_NAME[name.removeprefix("packed.")]
             assert (info.type, info.scheme, info.dtype) == (kind.name, kind.id + 1, None)
             assert info.shape == (4, 256) and info.packed
-            assert info.loadable == (kind.name in ("Q4_0", "Q4_1", "Q8_0"))
+            assert info.loadable == (kind.name in DECODED)
         else:
             assert info.shape == array.shape and info.scheme == 0 and info.loadable
             assert info.dtype == array.dtype.name
@@ -133,7 +136,7 @@ def test_type_table_matches_the_gguf_package() -> None:
     ours = {kind.id: (kind.name, kind.block, kind.nbytes) for kind in TYPES.values()}
     assert ours == theirs
     assert not set(REMOVED) & set(TYPES)
-    assert {TYPES[i].name for i in LOADABLE if TYPES[i].dtype is None} == {"Q4_0", "Q4_1", "Q8_0"}
+    assert {TYPES[i].name for i in LOADABLE if TYPES[i].dtype is None} == set(DECODED)
     assert scheme_name(9) == "GGUF_Q8_0"
     for dense in (0, 1, 2):
         with pytest.raises(KeyError):
@@ -420,6 +423,52 @@ def test_split_checkpoint_with_too_few_tensors(tmp_path: Path) -> None:
     raw.write(paths[1])
     with pytest.raises(InvalidArgumentError, match="is 2, the parts hold 1 tensors"):
         open_gguf(paths[0])
+
+
+def test_parts_that_the_gguf_package_writes(tmp_path: Path) -> None:
+    """With tensors in every part, and with a first part that holds metadata only."""
+    arrays = {f"t{i}": np.full((4, 8), i, np.float32) for i in range(5)}
+    for small, expected in ((False, 3), (True, 4)):
+        writer = gguf.GGUFWriter(
+            tmp_path / "w.gguf", "llama", split_max_tensors=2, small_first_shard=small
+        )
+        writer.add_string("general.name", "whole")
+        for name, array in arrays.items():
+            writer.add_tensor(name, array)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        file = open_gguf(tmp_path / f"w-00002-of-0000{expected}.gguf")
+        assert len(file.files) == expected and file.metadata["general.name"] == "whole"
+        assert file.architecture == "llama" and list(file.tensors) == list(arrays)
+        for name, array in arrays.items():
+            assert bytes(file.view(name)) == array.tobytes()
+
+
+@pytest.mark.parametrize("key", ["split.tensors.count", "general.architecture", "general.name"])
+def test_parts_of_different_checkpoints_are_refused(tmp_path: Path, key: str) -> None:
+    """Also where the numbers of parts and tensors happen to agree."""
+    paths = write_parts(tmp_path, 2)
+    raw = RawGguf(tensors=[tensor("t1", [8], 0, 0)], data=bytes(32))
+    raw.pairs = [u16("split.no", 1), u16("split.count", 2)]
+    if key == "split.tensors.count":
+        raw.pairs.append(pair(key, 5, struct.pack("<i", 7)))
+    else:
+        raw.pairs.append(pair(key, STRING, text("other")))
+    raw.write(paths[1])
+    with pytest.raises(InvalidArgumentError, match=f"{key}' is .*different checkpoints"):
+        open_gguf(paths[0])
+
+
+def test_a_name_that_contradicts_the_metadata_is_refused(tmp_path: Path) -> None:
+    single = RawGguf(tensors=[tensor("t", [8], 0, 0)], data=bytes(32))
+    with pytest.raises(InvalidArgumentError, match=r"says 2 parts, metadata 'split.count' is 1"):
+        open_gguf(single.write(tmp_path / "m-00001-of-00002.gguf"))
+    assert len(open_gguf(single.write(tmp_path / "m-00001-of-00001.gguf")).tensors) == 1
+    moved = write_parts(tmp_path, 3)[0].rename(tmp_path / "m-00001-of-00004.gguf")
+    with pytest.raises(InvalidArgumentError, match=r"says 4 parts, metadata 'split.count' is 3"):
+        open_gguf(moved)
 
 
 # ------------------------------------------------------------ cost

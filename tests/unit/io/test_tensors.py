@@ -16,6 +16,8 @@ from safetensors.numpy import load_file, save_file
 import clika_runtime as crt
 from clika_runtime import io
 from clika_runtime.errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from clika_runtime.io.ggml_types import TYPES
+from clika_runtime.testing._numpy import random_blocks
 
 ARRAYS = {
     "weight": np.arange(12, dtype=np.float32).reshape(3, 4),
@@ -81,41 +83,89 @@ def test_bytes_that_are_not_aligned_are_copied(tmp_path: Path) -> None:
     assert made.numpy().tolist() == [1.5, -2.0] and made.data_ptr() % 4 == 0
 
 
-def test_gguf_stays_packed(tmp_path: Path) -> None:
-    path = tmp_path / "a.gguf"
+#: Every type that the ``gguf`` package decodes.
+DECODED = [kind for kind in gguf.quants._type_traits if kind.name != "BF16"]
+DENSE = (np.float32, np.float16, np.float64, np.int8, np.int16, np.int32, np.int64)
+
+
+def written(path: Path, tensors: dict[str, tuple[Any, Any]]) -> Path:
+    """A file of the ``gguf`` package: name -> (array, type or None)."""
+    writer = gguf.GGUFWriter(path, "llama")
+    for name, (array, kind) in tensors.items():
+        writer.add_tensor(name, array, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_gguf_of_every_type(tmp_path: Path) -> None:
+    """Packed tensors keep their bytes and decode to the package's numbers; others are dense."""
     rng = np.random.default_rng(0)
-    values = rng.standard_normal((4, 64)).astype(np.float32)
-    writer = gguf.GGUFWriter(path, "llama")
-    packed = {}
-    for name in ("Q4_0", "Q4_1", "Q8_0"):
-        kind = gguf.GGMLQuantizationType[name]
-        packed[name] = gguf.quants.quantize(values, kind)
-        writer.add_tensor(name, packed[name], raw_dtype=kind)
-    writer.add_tensor("dense", values)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    loaded, metadata = io.load_gguf(path)
+    arrays: dict[str, tuple[Any, Any]] = {}
+    for kind in DECODED:
+        block, _ = gguf.GGML_QUANT_SIZES[kind]
+        arrays[kind.name] = (random_blocks(rng, kind.name, 4, 3 * block), kind)
+    for dtype in DENSE:
+        values = (rng.standard_normal((3, 5)) * 50).astype(dtype)
+        arrays[np.dtype(dtype).name] = (values, None)
+    values = rng.standard_normal((3, 6)).astype(np.float32)
+    bits = gguf.quants.quantize(values, gguf.GGMLQuantizationType.BF16)
+    arrays["bfloat16"] = (bits, gguf.GGMLQuantizationType.BF16)
+    loaded, metadata = io.load_gguf(written(tmp_path / "a.gguf", arrays))
     assert json.loads(metadata)["general.architecture"] == "llama"
-    assert np.array_equal(loaded["dense"].numpy(), values)
-    for name in packed:
-        assert loaded[name].is_quantized and tuple(loaded[name].shape) == (4, 64)
+    assert list(loaded) == list(arrays)
+    for kind in DECODED:
+        tensor = loaded[kind.name]
+        expected = gguf.quants.dequantize(arrays[kind.name][0], kind)
+        assert tensor.is_quantized and tensor.scheme == kind.value + 1
+        assert tuple(tensor.shape) == expected.shape
+        assert np.array_equal(crt.dequantize(tensor).numpy(), expected)
+        ids = crt.tensor(np.array([3, 0, 3]))
+        assert np.array_equal(crt.embedding(tensor, ids).numpy(), expected[[3, 0, 3]])
+    for dtype in DENSE:
+        name = np.dtype(dtype).name
+        assert not loaded[name].is_quantized and loaded[name].dtype.name == name
+        assert np.array_equal(loaded[name].numpy(), arrays[name][0])
+    assert loaded["bfloat16"].dtype is crt.bfloat16
+    assert loaded["bfloat16"].bytes() == bits.tobytes()
 
 
-def test_types_that_no_kernel_reads_are_refused_by_name(tmp_path: Path) -> None:
-    path = tmp_path / "a.gguf"
-    writer = gguf.GGUFWriter(path, "llama")
-    data = np.zeros((2, 210), np.uint8)
-    writer.add_tensor("w", data, raw_dtype=gguf.GGMLQuantizationType.Q6_K)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    with pytest.raises(UnsupportedError, match="tensor 'w' has type Q6_K, which no") as caught:
+def test_stacks_of_packed_matrices(tmp_path: Path) -> None:
+    kind = gguf.GGMLQuantizationType.Q4_K
+    blocks = random_blocks(np.random.default_rng(1), "Q4_K", 6, 512)
+    stack = blocks.reshape(2, 3, -1)
+    loaded, _ = io.load_gguf(written(tmp_path / "a.gguf", {"experts": (stack, kind)}))
+    assert tuple(loaded["experts"].shape) == (2, 3, 512)
+    expected = gguf.quants.dequantize(blocks, kind).reshape(2, 3, 512)
+    assert np.array_equal(crt.dequantize(loaded["experts"]).numpy(), expected)
+
+
+@pytest.mark.parametrize("name", ["Q8_1", "Q8_K", "Q1_0"])
+def test_types_without_a_published_decoding_are_refused_by_name(tmp_path: Path, name: str) -> None:
+    kind = gguf.GGMLQuantizationType[name]
+    block, nbytes = gguf.GGML_QUANT_SIZES[kind]
+    path = written(tmp_path / "a.gguf", {"w": (np.zeros((2, nbytes), np.uint8), kind)})
+    with pytest.raises(UnsupportedError, match=f"tensor 'w' has type {name}, which no") as caught:
         io.load_gguf(path)
     assert caught.value.code_name == "NOT_IMPLEMENTED_FOR_SCHEME"
-    assert io.open_gguf(path).tensors["w"].shape == (2, 256)
+    assert io.open_gguf(path).tensors["w"].shape == (2, block)
+
+
+def test_block_sizes_of_the_native_core() -> None:
+    """The core's own declaration agrees with the reader's: one byte less is refused."""
+    for kind in TYPES.values():
+        if kind.dtype is None and kind.loadable:
+            shape, size = (2, 3 * kind.block), 6 * kind.nbytes
+            crt.Tensor.from_buffer(bytes(size), shape, crt.float32, scheme=kind.scheme)
+            with pytest.raises(InvalidArgumentError, match=f"takes {size} bytes"):
+                crt.Tensor.from_buffer(bytes(size - 1), shape, crt.float32, scheme=kind.scheme)
+            with pytest.raises(InvalidArgumentError, match=f"multiple of {kind.block}"):
+                crt.Tensor.from_buffer(bytes(size), (2, 8), crt.float32, scheme=kind.scheme)
+        elif kind.dtype is None:
+            with pytest.raises(UnsupportedError, match="no scheme number"):
+                crt.Tensor.from_buffer(bytes(999), (1, 256), crt.float32, scheme=kind.scheme)
 
 
 def test_what_cannot_be_saved(tmp_path: Path) -> None:

@@ -57,13 +57,61 @@ enum clika_dtype {
 #define CLIKA_BIT(x) (UINT64_C(1) << (x))
 #define CLIKA_ANY (~UINT64_C(0))
 
-/* Schemes of packed weights: 0 is dense; a GGUF block type t is t + 1. */
+/* Schemes of packed weights: 0 is dense; a GGUF block type t is t + 1. One line per scheme,
+ * X(name, number, columns of a block, bytes of a block), is the one declaration that everything else
+ * derives from. The blocks of a row lie one after the other, a row is whole blocks. Numbers are below 64. */
+#define CLIKA_GGUF_SCHEMES(X) \
+  X(Q4_0, 3, 32, 18)          \
+  X(Q4_1, 4, 32, 20)          \
+  X(Q5_0, 7, 32, 22)          \
+  X(Q5_1, 8, 32, 24)          \
+  X(Q8_0, 9, 32, 34)          \
+  X(Q2_K, 11, 256, 84)        \
+  X(Q3_K, 12, 256, 110)       \
+  X(Q4_K, 13, 256, 144)       \
+  X(Q5_K, 14, 256, 176)       \
+  X(Q6_K, 15, 256, 210)       \
+  X(IQ2_XXS, 17, 256, 66)     \
+  X(IQ2_XS, 18, 256, 74)      \
+  X(IQ3_XXS, 19, 256, 98)     \
+  X(IQ1_S, 20, 256, 50)       \
+  X(IQ4_NL, 21, 32, 18)       \
+  X(IQ3_S, 22, 256, 110)      \
+  X(IQ2_S, 23, 256, 82)       \
+  X(IQ4_XS, 24, 256, 136)     \
+  X(IQ1_M, 30, 256, 56)       \
+  X(TQ1_0, 35, 256, 54)       \
+  X(TQ2_0, 36, 256, 66)       \
+  X(MXFP4, 40, 32, 17)        \
+  X(NVFP4, 41, 64, 36)
+
 enum clika_scheme {
   CLIKA_DENSE = 0,
-  CLIKA_GGUF_Q4_0 = 3,
-  CLIKA_GGUF_Q4_1 = 4,
-  CLIKA_GGUF_Q8_0 = 9
+#define CLIKA_X(name, number, columns, bytes) CLIKA_GGUF_##name = number,
+  CLIKA_GGUF_SCHEMES(CLIKA_X)
+#undef CLIKA_X
 };
+
+/* The published block of a scheme; zeros for dense and for a number that no scheme has. */
+typedef struct clika_block {
+  int32_t columns;
+  int32_t bytes;
+} clika_block;
+
+static inline clika_block clika_block_of(int32_t scheme) {
+  clika_block block = {0, 0};
+  switch (scheme) {
+#define CLIKA_X(name, number, columns_, bytes_) \
+  case number:                                  \
+    block.columns = columns_;                   \
+    block.bytes = bytes_;                       \
+    break;
+    CLIKA_GGUF_SCHEMES(CLIKA_X)
+#undef CLIKA_X
+    default: break;
+  }
+  return block;
+}
 
 /* Layouts of a weight: as published, or the backend's own numbers from 1 up (see `pack`). */
 enum { CLIKA_LAYOUT_PUBLISHED = 0 };
