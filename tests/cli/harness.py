@@ -10,6 +10,7 @@ import sys
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import clika_runtime
 
@@ -49,6 +50,7 @@ def run(
     env: dict[str, str] | None = None,
     cwd: Path | None = None,
     timeout: float = 120,
+    stdin: bytes = b"",
 ) -> Result:
     done = subprocess.run(
         command(*words),
@@ -56,19 +58,32 @@ def run(
         env=env or environment(),
         cwd=cwd,
         timeout=timeout,
-        stdin=subprocess.DEVNULL,
+        input=stdin,
     )
     return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def call(*words: str | Path) -> Result:
-    """Like ``run``, in this process: quick, and blind to signals, pipes and imports."""
+class Terminal(io.StringIO):
+    """A standard input that nobody has piped anything into."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def call(*words: str | Path, stdin: bytes | None = None) -> Result:
+    """Like ``run``, in this process: quick, and blind to signals, pipes and imports. Without
+    ``stdin`` standard input is a terminal."""
     from clika_runtime.modelverse.cli import main
 
+    given: Any = Terminal() if stdin is None else io.TextIOWrapper(io.BytesIO(stdin), "ascii")
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        status = main([str(word) for word in words])
-        out.flush()
+    before, sys.stdin = sys.stdin, given
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = main([str(word) for word in words])
+            out.flush()
+    finally:
+        sys.stdin = before
     return Result(status, out.buffer.getvalue().decode(), err.getvalue())
 
 

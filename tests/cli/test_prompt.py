@@ -116,18 +116,111 @@ def test_a_system_message(folder, counter):
     assert "--system needs a chat template" in result.err
 
 
+# ---------------------------------------------------------------- standard input
+
+
+@pytest.mark.parametrize("words", [("-",), ()])
+def test_the_message_from_standard_input(counter, words):
+    result = call(counter, "prompt", *words, "--max-new-tokens", "3", "-q", stdin=b"7\n")
+    assert (result.status, result.out, result.err) == (0, "890\n", "")
+
+
+def test_a_pipe_and_a_redirected_file_as_users_write_them(counter, tmp_path):
+    result = run(counter, "prompt", "--max-new-tokens", "2", "-q", stdin=b"4")
+    assert (result.status, result.out, result.err) == (0, "56\n", "")
+    (tmp_path / "message.txt").write_text("8\r\n")
+    with open(tmp_path / "message.txt", "rb") as handle:
+        done = subprocess.run(
+            command(counter, "prompt", "-", "--max-new-tokens", "2", "-q"),
+            stdin=handle,
+            capture_output=True,
+            env=environment(),
+        )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"90\n", b"")
+
+
+def test_an_argument_wins_over_a_pipe(counter):
+    result = call(counter, "prompt", "3", "--max-new-tokens", "2", "-q", stdin=b"7")
+    assert (result.status, result.out) == (0, "45\n")
+
+
+@pytest.mark.parametrize(
+    ("data", "seen"),
+    [
+        (b"a\nb\n", "a\nb"),
+        (b"a\n\n", "a\n"),
+        (b"\xef\xbb\xbfa", "a"),
+        ("Grüße, 世界\r\n".encode(), "Grüße, 世界"),
+    ],
+)
+def test_what_the_model_gets_of_standard_input(counter, monkeypatch, data, seen):
+    """One newline at the end and a byte order mark are no part of the message."""
+    from clika_runtime.modelverse.generation import GenerativeModel
+
+    got = []
+    whole = GenerativeModel.stream_generate
+    monkeypatch.setattr(
+        GenerativeModel,
+        "stream_generate",
+        lambda model, text, **knobs: (got.append(text), whole(model, text, **knobs))[1],
+    )
+    assert call(counter, "prompt", "-", "--max-new-tokens", "1", "-q", stdin=data).status == 0
+    assert got == [seen]
+
+
+@pytest.mark.parametrize(
+    ("words", "data", "status", "message"),
+    [
+        (("-",), b"", 2, "standard input holds no text"),
+        ((), b" \n", 2, "standard input holds no text"),
+        (("-",), b"ab\xff\xfe", 1, "standard input is not UTF-8: byte 0xff at offset 2"),
+        ((), b"ab\xe4\xb8", 1, "standard input is not UTF-8: byte 0xe4 at offset 2"),
+        (("-", "there"), b"a", 2, "unrecognized arguments: there"),
+    ],
+)
+def test_standard_input_that_is_no_message(tmp_path, words, data, status, message):
+    result = call(tmp_path / "absent.gguf", "prompt", *words, stdin=data)
+    assert (result.status, result.out) == (status, "")
+    assert message in result.err
+    assert "internal error" not in result.err
+
+
+def test_standard_input_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr("clika_runtime.modelverse.cli.prompt._MAX_MESSAGE", 2048)
+    result = call(tmp_path / "absent.gguf", "prompt", "-", stdin=b"x" * 4096)
+    assert (result.status, result.out) == (1, "")
+    assert "standard input holds more than 2.0 KiB" in result.err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes a descriptor the POSIX way")
+def test_a_closed_standard_input(tmp_path):
+    for word, status, message in (("-", 1, "standard input is closed"), ("", 2, "is missing")):
+        line = f'exec "$@" {word} <&-'
+        done = subprocess.run(
+            ["sh", "-c", line, "sh", *command(tmp_path / "absent.gguf", "prompt")],
+            capture_output=True,
+            text=True,
+            env=environment(),
+        )
+        assert (done.returncode, done.stdout) == (status, ""), done.stderr
+        assert message in done.stderr and "Traceback" not in done.stderr
+
+
 # ---------------------------------------------------------------- refusals
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "the following arguments are required: MESSAGE"),
+        ((), "the message is missing; give it as MESSAGE, or pipe it in"),
         (("",), "the message is empty"),
         ((" \n\t",), "the message is empty"),
         (("hi", "there"), "unrecognized arguments: there"),
         (("hi", "--max-new-tokens", "0"), "0 is out of range, it must be >= 1"),
         (("hi", "--max-new-tokens", "many"), "'many' is not a whole number"),
+        (("hi", "--max-new-tokens", "99999999999"), "must be >= 1 and <= 2147483648"),
+        (("hi", "--top-k", "2147483648"), "must be >= 0 and <= 2147483647"),
+        (("hi", "--temperature", "1e7"), "must be >= 0.0 and <= 1000000.0"),
         (("hi", "--temperature", "-1"), "-1 is out of range, it must be >= 0"),
         (("hi", "--temperature", "nan"), "'nan' is not a finite number"),
         (("hi", "--top-p", "0"), "0 is out of range, it must be > 0.0 and <= 1.0"),
@@ -166,7 +259,54 @@ def test_a_prompt_over_the_window_is_refused_with_both_numbers(folder):
     assert any(n > 300 for n in numbers)
     result = call(folder, "prompt", "hello", "--max-seq", "8", "-q")
     assert (result.status, result.out) == (1, "")
-    assert re.search(r"error: .*\b8\b", result.err)
+    assert re.search(r"error: .*\b8\b.* raise --max-seq$", result.err.strip())
+
+
+def test_refusals_of_the_library_name_the_flag(folder, monkeypatch):
+    from clika_runtime.modelverse import cache
+
+    monkeypatch.setattr(cache, "MAX_SLOTS", 16)
+    result = call(folder, "prompt", "hi")
+    assert (result.status, result.out) == (1, "")
+    assert "max_" not in result.err
+    assert result.err.strip().endswith("lower --max-seq")
+    monkeypatch.undo()
+
+    def full(nbytes: int) -> None:
+        raise OSError("no memory")
+
+    monkeypatch.setattr(cache, "_anonymous", full)
+    result = call(folder, "prompt", "hi", "-q")
+    assert (result.status, result.out) == (1, "")
+    assert "max_" not in result.err
+    assert result.err.strip().endswith("(no memory); lower --max-seq")
+
+
+def test_a_window_over_the_checkpoints_is_said(folder):
+    result = call(folder, "prompt", "hi", "--max-seq", "5000", "-v")
+    assert (result.status, result.out) == (0, "Paris!\n")
+    assert "--max-seq 5000: the checkpoint's window of 256 tokens is used" in result.err
+    assert re.search(r"option max-seq\s+= 256 \(checkpoint\)", result.err)
+
+
+def test_weights_that_are_nan_end_with_a_named_error(folder, tmp_path):
+    import numpy as np
+
+    from clika_runtime.io import open_safetensors, write_safetensors
+
+    poisoned = tmp_path / "nan"
+    poisoned.mkdir()
+    for path in folder.iterdir():
+        (poisoned / path.name).write_bytes(path.read_bytes())
+    tensors = open_safetensors(folder / "model.safetensors").tensors
+    rows = {
+        name: ("float32", info.shape, np.full(info.shape, np.nan, np.float32))
+        for name, info in tensors.items()
+    }
+    write_safetensors(poisoned / "model.safetensors", rows)
+    result = call(poisoned, "prompt", "hi", "-q")
+    assert (result.status, result.out) == (1, "")
+    assert "token 1 of the reply" in result.err and "NaN" in result.err
 
 
 def test_damaged_weights(folder, tmp_path):

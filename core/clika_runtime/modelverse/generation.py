@@ -19,6 +19,7 @@ from clika_runtime.io import read_json
 from .cache import CacheConfig, KVCache
 from .config import Fields, read_stop_ids
 from .engine import Engine, Sampling
+from .knobs import REAL, WHOLE
 from .loader import Checkpoint, LoadedModel, LoadOptions, load_model
 from .scheduler import Request, Scheduler
 from .stopping import StopStrings, check_stop
@@ -73,13 +74,11 @@ class GenerationConfig:
 
     def check(self) -> None:
         """Raises for a value outside its range."""
-        _whole("max_new_tokens", self.max_new_tokens, 1, 1 << 31)
-        _whole("top_k", self.top_k, 0, (1 << 31) - 1)
-        _within("temperature", self.temperature, 0.0, 1e6)
-        _within("top_p", self.top_p, 0.0, 1.0)
-        _within("min_p", self.min_p, 0.0, 1.0)
-        if self.seed is not None:
-            _whole("seed", self.seed, 0, (1 << 63) - 1)
+        for name, (least, most) in WHOLE.items():
+            if name != "seed" or self.seed is not None:
+                _whole(name, getattr(self, name), least, most)
+        for name, (low, high) in REAL.items():
+            _within(name, getattr(self, name), low, high)
 
     def sampling(self, seed: int) -> Sampling:
         """The engine's form of the knobs."""

@@ -182,8 +182,9 @@ def test_requirements(text, expected):
     ],
 )
 def test_malformed_requirements(text):
-    with pytest.raises(InvalidArgumentError, match="pkg:"):
+    with pytest.raises(InvalidArgumentError, match="^'pkg:") as caught:
         parse_requirement(text)
+    assert str(caught.value).startswith(f"'pkg:{text}': '")
 
 
 def test_versions_compare_across_spellings():

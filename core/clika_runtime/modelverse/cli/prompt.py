@@ -1,38 +1,55 @@
-"""``SOURCE prompt MESSAGE``: one templated generation, streamed to standard output."""
+"""``SOURCE prompt MESSAGE``: one templated generation, streamed to standard output.
+
+The message is an argument, or what standard input holds: for the argument ``-``, and where there is
+no argument and standard input is no terminal."""
 
 from __future__ import annotations
 
 import argparse
 import logging
+import re
 import sys
 import time
 from typing import Any
 
 from ...errors import ClikaRTError, InternalError, InvalidArgumentError, UnsupportedError
 from .. import catalog
+from ..knobs import REAL, WHOLE
 from ..sources import ResolvedSource, human_size
 from . import EXIT_OK
 from .arguments import Parser, number
 
 _log = logging.getLogger("clika_runtime.modelverse")
 _MAX_SEQ = 4096
+_MAX_MESSAGE = 64 << 20  # bytes of standard input
+# How the library names what a flag of ours sets.
+_FLAG_OF = {
+    "max_tokens or max_sequences": "--max-seq",
+    "max_seq": "--max-seq",
+    **{name: f"--{name.replace('_', '-')}" for name in (*WHOLE, *REAL) if "_" in name},
+}
 # The order in which `--device auto` and an absent --device look for a place.
 _PREFERENCE = ("cuda", "metal", "vulkan", "cpu")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("message", metavar="MESSAGE", help="the user message")
+    parser.add_argument(
+        "message",
+        metavar="MESSAGE",
+        nargs="?",
+        help="the user message; '-', or none with a pipe, reads it from standard input (UTF-8)",
+    )
     text = parser.add_argument_group("generation")
     text.add_argument("--system", metavar="TEXT", help="a system message before the user's")
     text.add_argument(
         "--max-new-tokens",
-        type=number(int, 1),
+        type=number(int, *WHOLE["max_new_tokens"]),
         metavar="N",
         help="most tokens of the reply (default: the checkpoint's, else 512)",
     )
     text.add_argument(
         "--temperature",
-        type=number(float, 0.0),
+        type=number(float, *REAL["temperature"]),
         metavar="T",
         help="0 is greedy; higher is more varied (default: the checkpoint's)",
     )
@@ -41,25 +58,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     text.add_argument(
         "--seed",
-        type=number(int, 0, (1 << 63) - 1),
+        type=number(int, *WHOLE["seed"]),
         metavar="N",
         help="makes a sampled run repeatable (default: a fresh seed, shown by -v)",
     )
     text.add_argument(
         "--top-k",
-        type=number(int, 0),
+        type=number(int, *WHOLE["top_k"]),
         metavar="N",
         help="sample among the N likeliest tokens; 0 takes all",
     )
     text.add_argument(
         "--top-p",
-        type=number(float, 0.0, 1.0, open_low=True),
+        type=number(float, *REAL["top_p"], open_low=True),
         metavar="P",
         help="sample among the likeliest tokens that hold probability P together; 1 takes all",
     )
     text.add_argument(
         "--min-p",
-        type=number(float, 0.0, 1.0),
+        type=number(float, *REAL["min_p"]),
         metavar="P",
         help="sample among tokens at least P times as probable as the likeliest; 0 takes all",
     )
@@ -96,18 +113,54 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def check_arguments(arguments: Any, parser: Parser) -> None:
     """What argparse cannot say: refused before anything is fetched or loaded."""
     given = vars(arguments)
-    if not given["message"].strip():
-        parser.error("the message is empty; give the prompt some text")
-    try:
-        given["message"].encode()
-    except UnicodeEncodeError:
-        parser.error("the message is not valid text (bytes that are no UTF-8); convert it first")
     if given.get("greedy") and given.get("temperature"):
         parser.error("--greedy and --temperature exclude each other (greedy is temperature 0)")
     if any(not text for text in given.get("stop", ())):
         parser.error("--stop needs a text, got an empty one")
+    given["message"] = _message(given.get("message"), parser)
     if "device" in given:
         given["places"] = _named_device(given["device"], parser)
+
+
+# ---------------------------------------------------------------- the message
+
+
+def _message(argument: str | None, parser: Parser) -> str:
+    """The message of the command line or of standard input; an empty one is a usage error."""
+    if argument is not None and argument != "-":
+        if not argument.strip():
+            parser.error("the message is empty; give the prompt some text")
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            parser.error("the message is no valid text (bytes that are no UTF-8); convert it first")
+        return argument
+    if argument is None and (sys.stdin is None or sys.stdin.isatty()):
+        parser.error("the message is missing; give it as MESSAGE, or pipe it in")
+    text = _read_stdin()
+    if not text.strip():
+        parser.error("the message is empty: standard input holds no text; give it as MESSAGE")
+    return text
+
+
+def _read_stdin() -> str:
+    """Standard input as text, without the newline at its end."""
+    if sys.stdin is None:
+        raise InvalidArgumentError("prompt: standard input is closed; give the message as MESSAGE")
+    data = sys.stdin.buffer.read(_MAX_MESSAGE + 1)
+    if len(data) > _MAX_MESSAGE:
+        raise InvalidArgumentError(
+            f"prompt: standard input holds more than {human_size(_MAX_MESSAGE)}; a message this "
+            "long fits no context window"
+        )
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidArgumentError(
+            f"prompt: standard input is not UTF-8: byte 0x{data[error.start]:02x} at offset "
+            f"{error.start}; convert it first"
+        ) from error
+    return text.removesuffix("\n").removesuffix("\r")
 
 
 # ---------------------------------------------------------------- devices
@@ -173,7 +226,17 @@ _SAMPLING = ("top_k", "top_p", "min_p", "seed")
 
 
 def run(source: ResolvedSource, identity: catalog.Identity, arguments: Any) -> int:
-    given = vars(arguments)
+    try:
+        return _run(source, vars(arguments))
+    except ClikaRTError as error:
+        text = str(error)
+        for name, flag in _FLAG_OF.items():
+            text = re.sub(rf"\b{name}\b", flag, text)
+        error.args = (text,)
+        raise
+
+
+def _run(source: ResolvedSource, given: dict[str, Any]) -> int:
     places = given.get("places") or _automatic()
     begun = time.perf_counter()
     model = _load(
@@ -186,6 +249,12 @@ def run(source: ResolvedSource, identity: catalog.Identity, arguments: Any) -> i
         },
     )
     seconds = time.perf_counter() - begun
+    if given.get("max_seq", 0) > model.window:
+        _log.warning(
+            "--max-seq %d: the checkpoint's window of %d tokens is used",
+            given["max_seq"],
+            model.window,
+        )
     knobs = _knobs(given, model.defaults)
     if _log.isEnabledFor(logging.DEBUG):
         _report_options(source, model, given, knobs)
@@ -238,9 +307,9 @@ def _report_options(
     rows.append(("device", options.device, flag.get("device", "best available")))
     rows.append(("dtype", report.get("compute_dtype"), flag.get("dtype", "checkpoint")))
     rows.append(("weights", report.get("mode"), "flag" if given.get("exact") else "default"))
-    window = (
-        "flag" if "max_seq" in given else "default" if model.window == _MAX_SEQ else "checkpoint"
-    )
+    window = "checkpoint"
+    if model.window == given.get("max_seq", _MAX_SEQ):
+        window = "flag" if "max_seq" in given else "default"
     rows.append(("max-seq", model.window, window))
     plain = type(model.defaults)()
     for name in _GENERATION:

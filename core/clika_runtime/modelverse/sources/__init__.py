@@ -123,7 +123,7 @@ def resolve(
             f"'{spec}' is no directory or file here, and hub repositories are not served yet. "
             f"A source is {SERVED}"
         )
-    raise NotFoundError(f"{spec}: no such file or directory. A model source is {SERVED}")
+    raise NotFoundError(f"'{spec}': no such file or directory. A model source is {SERVED}")
 
 
 def _exists(path: Path) -> bool:

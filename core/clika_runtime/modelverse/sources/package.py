@@ -67,14 +67,14 @@ def parse_requirement(text: str) -> tuple[str, str | None]:
     name, version = name.strip(), version.strip()
     if len(name) > 200 or not _NAME.fullmatch(name):
         raise InvalidArgumentError(
-            f"pkg:{text}: '{name}' is no package name (letters, digits, '-', '_' and '.'); "
+            f"'pkg:{text}': '{name}' is no package name (letters, digits, '-', '_' and '.'); "
             "write pkg:NAME or pkg:NAME==VERSION"
         )
     if not equals:
         return name, None
     if len(version) > 100 or not _VERSION.fullmatch(version):
         raise InvalidArgumentError(
-            f"pkg:{text}: '{version}' is no version (such as 0.1.2); write pkg:NAME==VERSION"
+            f"'pkg:{text}': '{version}' is no version (such as 0.1.2); write pkg:NAME==VERSION"
         )
     return name, version
 

@@ -1,0 +1,17 @@
+"""The knobs of a generation: the lowest and highest value of each, for the library and for the
+command line, which refuses a value before anything is loaded."""
+
+from __future__ import annotations
+
+__all__ = ["REAL", "WHOLE"]
+
+WHOLE: dict[str, tuple[int, int]] = {
+    "max_new_tokens": (1, 1 << 31),
+    "top_k": (0, (1 << 31) - 1),
+    "seed": (0, (1 << 63) - 1),
+}
+REAL: dict[str, tuple[float, float]] = {
+    "temperature": (0.0, 1e6),
+    "top_p": (0.0, 1.0),
+    "min_p": (0.0, 1.0),
+}
