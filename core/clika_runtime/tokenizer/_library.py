@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from clika_runtime.errors import ClikaRTError, InvalidArgumentError
 
-__all__ = ["guarded", "library"]
+__all__ = ["add_tokens", "guarded", "library", "surround", "twin"]
 
 
 def library() -> Any:
@@ -16,6 +16,60 @@ def library() -> Any:
     import tokenizers
 
     return tokenizers
+
+
+def twin(tokenizer: Any) -> Any:
+    """A second ``tokenizers.Tokenizer`` with the parts of the first, whose switches are its own."""
+    with guarded("tokenizer"):
+        result = library().Tokenizer(tokenizer.model)
+        for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
+            value = getattr(tokenizer, part)
+            if value is not None:
+                setattr(result, part, value)
+        added = tokenizer.get_added_tokens_decoder()
+        for index in sorted(added):
+            result.add_tokens([added[index]])
+        if result.get_added_tokens_decoder().keys() != added.keys():
+            raise InvalidArgumentError("tokenizer: the ids of its added tokens leave gaps")
+    return result
+
+
+def add_tokens(
+    tokenizer: Any,
+    special: Iterable[str],
+    users: Iterable[str] = (),
+    strips: Mapping[str, str] | None = None,
+) -> None:
+    """Tell the library which tokens are taken whole out of a text. ``special`` ones can be left out
+    of decoded text. ``strips`` names tokens that take the spaces beside them along: "lstrip",
+    "rstrip"."""
+    sides = strips or {}
+
+    def added(token: str, is_special: bool) -> Any:
+        side = {sides[token]: True} if token in sides else {}
+        return library().AddedToken(token, special=is_special, normalized=False, **side)
+
+    tokenizer.add_special_tokens([added(token, True) for token in special])
+    tokenizer.add_tokens([added(token, False) for token in users])
+
+
+def surround(backend: Any, before: int | None, after: int | None) -> None:
+    """Puts a token before every text and one behind it; None for neither."""
+    lib = library()
+    # Names are the ids, since a token may hold characters that the template syntax gives a meaning.
+    names = {index: f"T{index}" for index in (before, after) if index is not None}
+    if not names:
+        backend.post_processor = lib.processors.ByteLevel(trim_offsets=False)
+        return
+    first = [names[before]] if before is not None else []
+    last = [names[after]] if after is not None else []
+    backend.post_processor = lib.processors.TemplateProcessing(
+        single=" ".join([*first, "$A", *last]),
+        special_tokens=[
+            {"id": name, "ids": [index], "tokens": [backend.id_to_token(index) or name]}
+            for index, name in names.items()
+        ],
+    )
 
 
 @contextmanager

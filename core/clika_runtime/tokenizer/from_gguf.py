@@ -1,185 +1,268 @@
-"""A byte-level BPE tokenizer out of the metadata of a GGUF checkpoint."""
+"""A tokenizer out of the metadata of a GGUF checkpoint."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from clika_runtime.errors import InvalidArgumentError, UnsupportedError
+from clika_runtime.io._files import invalid, shown, unsupported
 
-from ._library import guarded, library
+from ._library import add_tokens, guarded, library, surround
+from .pre_tokenizers import PRE_TOKENIZERS
+from .spm import (
+    BYTE_NAMES,
+    CONTROL,
+    NORMAL,
+    SPACE,
+    UNKNOWN,
+    USER_DEFINED,
+    SpmModel,
+    piece_spelling,
+)
+from .spm import build as build_spm
+from .streaming import Spelling
 
-__all__ = ["MODELS", "PRE_TOKENIZERS", "build", "special_ids"]
+__all__ = ["MODELS", "build", "end_ids", "special_ids"]
 
-# Token types of the format.
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
-
-# `tokenizer.ggml.model` values: what they are, and whether this build reads them.
+# `tokenizer.ggml.model` values: what they are. Those with a builder below are served.
 MODELS = {
     "gpt2": "byte-level BPE",
     "llama": "SentencePiece BPE",
     "t5": "SentencePiece unigram",
     "bert": "WordPiece",
+    "gemma4": "BPE with byte fallback",
     "rwkv": "RWKV",
     "plamo2": "PLaMo",
-    "gemma4": "SentencePiece BPE",
+    "hybriddna": "BPE with k-mers",
+    "whitespace": "words",
+    "no_vocab": "no vocabulary",
+    "none": "no vocabulary",
 }
 
-_GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-_GPT2_OLD = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
-_CASELESS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-_WORD = r"[^\r\n\p{L}\p{N}]?\p{L}+"
-_REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-_LLAMA3 = rf"{_CASELESS}|{_WORD}|\p{{N}}{{1,3}}|{_REST}"
-_QWEN2 = rf"{_CASELESS}|{_WORD}|\p{{N}}|{_REST}"
-_QWEN35 = (
-    rf"{_CASELESS}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}| "
-    rf"?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*"
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-_UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
-_LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
-_REST_SLASH = r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-_TEKKEN = (
-    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*"
-    rf"|\p{{N}}|{_REST_SLASH}"
-)
-_O200K = (
-    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_CASELESS}?"
-    rf"|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_CASELESS}?|\p{{N}}{{1,3}}|{_REST_SLASH}"
-)
-_DEEPSEEK3 = (
-    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
-    r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-
-_DIGITS_THEN_GPT2 = (r"\p{N}", _GPT2)
-# `tokenizer.ggml.pre` -> the patterns that cut the text, one after the other, each on the pieces of
-# the one before; a match and what lies between two matches are pieces.
-PRE_TOKENIZERS: dict[str, tuple[str, ...]] = {
-    # The format's meaning of a file without a tag.
-    "default": (r"[\p{P}\$\+<=>\^~\|]+", _GPT2_OLD, r"\p{N}+", r"[0-9][0-9][0-9]"),
-    **dict.fromkeys(
-        ("gpt-2", "phi-2", "mpt", "olmo", "jina-es", "jina-de", "jina-v2-code", "roberta-bpe"),
-        (_GPT2,),
-    ),
-    **dict.fromkeys(
-        ("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"),
-        _DIGITS_THEN_GPT2,
-    ),
-    **dict.fromkeys(
-        ("llama3", "llama-v3", "llama-bpe", "falcon3", "dbrx", "smaug-bpe", "chatglm-bpe"),
-        (_LLAMA3,),
-    ),
-    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "stablelm2", "megrez"), (_QWEN2,)),
-    "qwen35": (_QWEN35,),
-    "tekken": (_TEKKEN,),
-    "gpt-4o": (_O200K,),
-    "llama4": (_O200K,),
-    "falcon": (r"[\p{P}\$\+<=>\^~\|`]+", _GPT2_OLD, r"[0-9][0-9][0-9]"),
-    "deepseek-v3": (r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", _DEEPSEEK3),
-    "deepseek-coder": (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+", r"\p{N}"),
-}
-# A whole piece that is a token is taken as it is, merges aside.
-_IGNORE_MERGES = frozenset(
-    ("llama3", "llama-v3", "llama-bpe", "falcon3", "tekken", "gpt-4o", "llama4", "deepseek-v3")
-)
-# A file of these kinds that does not say so begins with the bos token.
-_BOS_BY_DEFAULT = frozenset(("llama3", "llama-v3", "llama-bpe", "falcon3", "tekken"))
-
+_PREFIX = "tokenizer.ggml."
 _IDS = {
-    "bos": "tokenizer.ggml.bos_token_id",
-    "eos": "tokenizer.ggml.eos_token_id",
-    "eot": "tokenizer.ggml.eot_token_id",
-    "eom": "tokenizer.ggml.eom_token_id",
-    "unk": "tokenizer.ggml.unknown_token_id",
-    "sep": "tokenizer.ggml.seperator_token_id",  # the format's own spelling
-    "pad": "tokenizer.ggml.padding_token_id",
-    "mask": "tokenizer.ggml.mask_token_id",
+    "bos": "bos_token_id",
+    "eos": "eos_token_id",
+    "eot": "eot_token_id",
+    "eom": "eom_token_id",
+    "unk": "unknown_token_id",
+    "sep": "seperator_token_id",  # the format's own spelling
+    "pad": "padding_token_id",
+    "mask": "mask_token_id",
+    "cls": "cls_token_id",
+}
+# What a file means that does not name the token.
+_DEFAULT_IDS = {
+    "llama": {"bos": 1, "eos": 2, "unk": 0},
+    "t5": {"eos": 1, "unk": 2, "pad": 0},
+    "bert": {"bos": 101, "sep": 102, "unk": 100, "pad": 0, "mask": 103},
 }
 # 2**32 - 1 is how some writers say "none".
 _NO_TOKEN = 0xFFFFFFFF
+# Tokens that end a turn or a text: few files name all of theirs in the metadata, and some give them
+# a type that is not theirs.
+_END_NAMES = (
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<end_of_turn>",
+    "<end_of_utterance>",
+    "<turn|>",
+    "<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<｜end▁of▁sentence｜>",
+)
 
 
 def special_ids(metadata: Mapping[str, Any], size: int, where: str) -> dict[str, int]:
     """The special token ids that the metadata names (``bos``, ``eos``, ``eot``, ...), checked
     against ``size``."""
-    result = {}
-    for name, key in _IDS.items():
-        value = metadata.get(key)
-        if value is None or value == _NO_TOKEN or value == -1:
+    model = metadata.get(_PREFIX + "model")
+    defaults = _DEFAULT_IDS.get(model, {}) if isinstance(model, str) else {}
+    result = {name: index for name, index in defaults.items() if index < size}
+    for name, short in _IDS.items():
+        value = metadata.get(_PREFIX + short)
+        if value is None:
+            continue
+        if value == _NO_TOKEN or value == -1:
+            result.pop(name, None)
             continue
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < size:
-            raise InvalidArgumentError(
-                f"{where}: metadata '{key}' must be a token id below {size}, found {value!r}",
-                "MALFORMED_FILE",
+            raise invalid(
+                where,
+                f"metadata '{_PREFIX}{short}' must be a token id below {size}, found "
+                f"{shown(value)}",
             )
         result[name] = value
     return result
 
 
-def _texts(metadata: Mapping[str, Any], key: str, where: str) -> list[str]:
-    value = metadata.get(key)
-    if value is None:
-        raise InvalidArgumentError(
-            f"{where}: metadata '{key}' is missing; the file carries no tokenizer", "MALFORMED_FILE"
+def end_ids(backend: Any) -> frozenset[int]:
+    """The ids of tokens that are known by name to end a turn or a text."""
+    found = {name: backend.token_to_id(name) for name in _END_NAMES}
+    known = {name: index for name, index in found.items() if index is not None}
+    if {"<|return|>", "<|call|>"} <= known.keys():
+        known.pop("<|end|>", None)  # there it ends a message inside a turn
+    return frozenset(known.values())
+
+
+class _Vocabulary:
+    """The arrays of the metadata, checked against each other."""
+
+    def __init__(self, metadata: Mapping[str, Any], where: str) -> None:
+        self.metadata = metadata
+        self.where = where
+        tokens = self.array("tokens", "string", required=True)
+        if not tokens:
+            raise invalid(where, f"metadata '{_PREFIX}tokens' is empty")
+        # An empty name is a placeholder of an unused row.
+        self.tokens = (
+            [token or f"[EMPTY_{index}]" for index, token in enumerate(tokens)]
+            if "" in tokens
+            else tokens
         )
-    items = value.tolist() if hasattr(value, "tolist") else value
-    if not isinstance(items, list) or (items and not isinstance(items[0], str)):
-        raise InvalidArgumentError(
-            f"{where}: metadata '{key}' must be an array of strings, found {value!r}",
-            "MALFORMED_FILE",
-        )
-    return items
-
-
-def _flag(metadata: Mapping[str, Any], key: str, default: bool, where: str) -> bool:
-    value = metadata.get(key, default)
-    if not isinstance(value, bool):
-        raise InvalidArgumentError(
-            f"{where}: metadata '{key}' must be a bool, found {value!r}", "MALFORMED_FILE"
-        )
-    return value
-
-
-def _kind(metadata: Mapping[str, Any], where: str) -> str:
-    model = metadata.get("tokenizer.ggml.model")
-    if model == "gpt2":
-        pre = metadata.get("tokenizer.ggml.pre", "default")
-        if not isinstance(pre, str) or pre not in PRE_TOKENIZERS:
-            raise UnsupportedError(
-                f"{where}: metadata 'tokenizer.ggml.pre' is {pre!r}; served are "
-                f"{', '.join(sorted(PRE_TOKENIZERS))}"
+        self.ids = dict(zip(self.tokens, range(len(self.tokens))))  # noqa: B905
+        if len(self.ids) != len(tokens):
+            first = next(i for i, token in enumerate(self.tokens) if self.ids[token] != i)
+            token = self.tokens[first]
+            raise invalid(
+                where,
+                f"metadata '{_PREFIX}tokens' holds {shown(token)} twice, at {first} and "
+                f"{self.ids[token]}",
             )
-        return pre
+        self.types = self.array("token_type", "int32", length=len(tokens)) or [NORMAL] * len(tokens)
+        for name in _END_NAMES:
+            if name in self.ids:
+                self.types[self.ids[name]] = CONTROL
+        begin, end = self.ids.get("<s>"), self.ids.get("</s>")
+        # Where "<s>" is a mark of strikethrough (Gemma), so is "</s>".
+        if begin is not None and end is not None and self.types[begin] == CONTROL:
+            self.types[end] = CONTROL
+        self.special = special_ids(metadata, len(tokens), where)
+
+    def array(
+        self, key: str, kind: str, *, required: bool = False, length: int | None = None
+    ) -> list[Any]:
+        """An array of strings (``kind`` "string"), of ints or floats; empty when it is absent."""
+        value = self.metadata.get(_PREFIX + key)
+        name = f"metadata '{_PREFIX}{key}'"
+        if value is None:
+            if required:
+                raise invalid(self.where, f"{name} is missing; the file carries no tokenizer")
+            return []
+        items = value.tolist() if hasattr(value, "tolist") else value
+        wanted: dict[str, tuple[type, ...]] = {"string": (str,), "int32": (int,)}
+        good = wanted.get(kind, (float, int))
+        # The items of an array of the format are of one type.
+        if not isinstance(items, list) or (items and not isinstance(items[0], good)):
+            what = {"string": "strings", "int32": "whole numbers", "float32": "numbers"}[kind]
+            raise invalid(self.where, f"{name} must be an array of {what}, found {shown(value)}")
+        if length is not None and len(items) != length:
+            raise invalid(
+                self.where,
+                f"{name} has {len(items)} items, '{_PREFIX}tokens' has {length}",
+            )
+        return items
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self.metadata.get(_PREFIX + key, default)
+        if not isinstance(value, bool):
+            raise invalid(
+                self.where, f"metadata '{_PREFIX}{key}' must be a bool, found {shown(value)}"
+            )
+        return value
+
+    def strips(self) -> dict[str, str]:
+        """Tokens that take spaces along: the format has no place for it, models are known by
+        name."""
+        name = str(self.metadata.get("general.name", "")).lower()
+        family = str(self.metadata.get("general.architecture", ""))
+        tag = str(self.metadata.get(_PREFIX + "pre", ""))
+        if tag in ("jina-v2-de", "jina-v2-es", "jina-v2-code"):
+            return {"<mask>": "lstrip"}
+        if "nomic-bert-moe" in family or "jina-bert-v3" in family:
+            return {"<mask>": "lstrip"}
+        if "phi-3" in name or "phi3" in name:
+            kept = ("<unk>", "<s>", "<|endoftext|>")
+            tokens = self.of_kind(CONTROL, UNKNOWN, USER_DEFINED)
+            return {token: "rstrip" for token in tokens if token not in kept}
+        return {"[MASK]": "lstrip"} if "modern-bert" in name else {}
+
+    def of_kind(self, *kinds: int) -> list[str]:
+        return [t for t, kind in zip(self.tokens, self.types) if kind in kinds]  # noqa: B905
+
+
+def build(metadata: Mapping[str, Any], where: str) -> tuple[Any, Spelling | None]:
+    """A ``tokenizers.Tokenizer`` with the ids of the checkpoint, and how its tokens become text
+    where that is not the library's business.
+
+    ``metadata`` is the mapping of a ``GgufFile`` and ``where`` the path that messages name. Errors:
+    ``UnsupportedError`` for a kind of tokenizer that is not served, ``InvalidArgumentError`` for
+    metadata that does not fit together.
+    """
+    model = metadata.get(_PREFIX + "model")
     if model is None:
-        raise InvalidArgumentError(
-            f"{where}: metadata 'tokenizer.ggml.model' is missing; the file carries no tokenizer",
-            "MALFORMED_FILE",
+        raise invalid(where, f"metadata '{_PREFIX}model' is missing; the file carries no tokenizer")
+    maker = _BUILDERS.get(model) if isinstance(model, str) else None
+    if maker is None:
+        name = MODELS.get(model) if isinstance(model, str) else None
+        raise unsupported(
+            where,
+            f"metadata '{_PREFIX}model' is {shown(model)}{f' ({name})' if name else ''}; served "
+            f"are {', '.join(f'{key!r} ({MODELS[key]})' for key in _BUILDERS)}",
         )
-    name = MODELS.get(model) if isinstance(model, str) else None
-    what = f"{model!r} ({name})" if name else repr(model)
-    raise UnsupportedError(
-        f"{where}: metadata 'tokenizer.ggml.model' is {what}; served is 'gpt2' (byte-level BPE)"
-    )
+    return maker(metadata, where)
 
 
-def _vocabulary(tokens: list[str], where: str) -> dict[str, int]:
-    vocabulary = {
-        token if token else f"[EMPTY_{index}]": index for index, token in enumerate(tokens)
-    }
-    if len(vocabulary) != len(tokens):
-        seen: dict[str, int] = {}
-        for index, token in enumerate(tokens):
-            if token in seen:
-                raise InvalidArgumentError(
-                    f"{where}: metadata 'tokenizer.ggml.tokens' holds {token!r} twice, at "
-                    f"{seen[token]} "
-                    f"and {index}",
-                    "MALFORMED_FILE",
+def _bpe(metadata: Mapping[str, Any], where: str) -> tuple[Any, Spelling | None]:
+    tag = metadata.get(_PREFIX + "pre", "default")
+    if metadata[_PREFIX + "model"] == "gemma4":
+        tag = "gemma4"
+    pre = PRE_TOKENIZERS.get(tag) if isinstance(tag, str) else None
+    if pre is None:
+        raise unsupported(
+            where,
+            f"metadata '{_PREFIX}pre' is {shown(tag)}; served are "
+            f"{', '.join(sorted(PRE_TOKENIZERS))}",
+        )
+    vocabulary = _Vocabulary(metadata, where)
+    pairs = _pairs(vocabulary.array("merges", "string", required=True), where)
+    lib = library()
+    with guarded(f"{where}: tokenizer", "MALFORMED_FILE"):
+        tokenizer = lib.Tokenizer(
+            lib.models.BPE(
+                vocab=vocabulary.ids,
+                merges=pairs,
+                ignore_merges=pre.ignore_merges,
+                byte_fallback=pre.spaces,
+            )
+        )
+        cuts = [
+            lib.pre_tokenizers.Split(lib.Regex(pattern), behavior="isolated")
+            for pattern in pre.patterns
+        ]
+        spelling = None
+        if pre.spaces:
+            absent = [name for name in BYTE_NAMES if name not in vocabulary.ids]
+            if absent:
+                raise invalid(
+                    where, f"metadata '{_PREFIX}tokens' lacks {len(absent)} byte tokens of 256"
                 )
-            seen[token] = index
-    return vocabulary
+            tokenizer.normalizer = lib.normalizers.Replace(" ", SPACE)
+            spelling = piece_spelling(vocabulary.tokens, vocabulary.types, tokenizer.id_to_token)
+        else:
+            cuts.append(lib.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
+            tokenizer.decoder = lib.decoders.ByteLevel()
+        tokenizer.pre_tokenizer = lib.pre_tokenizers.Sequence(cuts)
+        _add(tokenizer, vocabulary)
+        _frame(tokenizer, vocabulary, bos=pre.bos, eos=False)
+    return tokenizer, spelling
 
 
 def _pairs(merges: list[str], where: str) -> list[tuple[str, str]]:
@@ -190,82 +273,103 @@ def _pairs(merges: list[str], where: str) -> list[tuple[str, str]]:
         if len(pair) != 2:
             left, space, right = merges[index][1:].partition(" ")
             if not space or not right:
-                raise InvalidArgumentError(
-                    f"{where}: metadata 'tokenizer.ggml.merges' item {index} must be two pieces "
-                    "with a "
-                    f"space between, found {merges[index]!r}",
-                    "MALFORMED_FILE",
+                raise invalid(
+                    where,
+                    f"metadata '{_PREFIX}merges' item {index} must be two pieces with a space "
+                    f"between, found {shown(merges[index])}",
                 )
             pairs[index] = (merges[index][0] + left, right)
     return pairs  # type: ignore[return-value]
 
 
-def build(metadata: Mapping[str, Any], where: str) -> Any:
-    """A ``tokenizers.Tokenizer`` with the ids of the checkpoint.
+def _sentencepiece(metadata: Mapping[str, Any], where: str) -> tuple[Any, Spelling | None]:
+    vocabulary = _Vocabulary(metadata, where)
+    tokens, types = vocabulary.tokens, vocabulary.types
+    scores = vocabulary.array("scores", "float32", required=True, length=len(tokens))
+    bpe = metadata[_PREFIX + "model"] == "llama"
+    unknown = vocabulary.special.get("unk")
+    charsmap = vocabulary.array("precompiled_charsmap", "int32")
+    if unknown is not None:
+        types[unknown] = UNKNOWN
+    model = SpmModel(
+        kind="bpe" if bpe else "unigram",
+        tokens=tokens,
+        scores=scores,
+        types=types,
+        byte_fallback=bpe and all(name in vocabulary.ids for name in BYTE_NAMES),
+        charsmap=bytes(value & 0xFF for value in charsmap) if not bpe else b"",
+        prefix=vocabulary.flag("add_space_prefix", True),
+        remove_extra=vocabulary.flag("remove_extra_whitespaces", False) and not bpe,
+        strips=vocabulary.strips(),
+        llama_cpp=True,
+    )
+    tokenizer, spelling = build_spm(model, where)
+    with guarded(f"{where}: tokenizer", "MALFORMED_FILE"):
+        _frame(tokenizer, vocabulary, bos=bpe, eos=not bpe)
+    return tokenizer, spelling
 
-    ``metadata`` is the mapping of a ``GgufFile`` and ``where`` the path that messages name. Errors:
-    ``UnsupportedError`` for a kind of tokenizer that is not served, ``InvalidArgumentError`` for
-    metadata that does not fit together.
-    """
-    pre = _kind(metadata, where)
-    tokens = _texts(metadata, "tokenizer.ggml.tokens", where)
-    if not tokens:
-        raise InvalidArgumentError(
-            f"{where}: metadata 'tokenizer.ggml.tokens' is empty", "MALFORMED_FILE"
-        )
-    vocabulary = _vocabulary(tokens, where)
-    pairs = _pairs(_texts(metadata, "tokenizer.ggml.merges", where), where)
-    kinds = metadata.get("tokenizer.ggml.token_type")
-    types = [NORMAL] * len(tokens) if kinds is None else list(kinds)
-    if len(types) != len(tokens):
-        raise InvalidArgumentError(
-            f"{where}: metadata 'tokenizer.ggml.token_type' has {len(types)} items, "
-            f"'tokenizer.ggml.tokens' has {len(tokens)}",
-            "MALFORMED_FILE",
-        )
-    ids = special_ids(metadata, len(tokens), where)
+
+def _word_piece(metadata: Mapping[str, Any], where: str) -> tuple[Any, Spelling | None]:
+    # The format marks what begins a word; the library what goes on.
+    vocabulary = _Vocabulary(metadata, where)
+    named = {CONTROL, UNKNOWN, USER_DEFINED}
+    words = {}
+    for token, index in vocabulary.ids.items():
+        if token.startswith(SPACE):
+            token = token[1:]
+        elif vocabulary.types[index] not in named and not (token[0] == "[" and token[-1] == "]"):
+            token = "##" + token
+        words[token] = index
+    if len(words) != len(vocabulary.ids):
+        raise invalid(where, f"metadata '{_PREFIX}tokens' spells a word in two ways")
+    special = vocabulary.special
+    if "unk" not in special:
+        raise invalid(where, f"metadata '{_PREFIX}unknown_token_id' names no token")
+    lower = vocabulary.flag("normalizer.lowercase", True)
     lib = library()
     with guarded(f"{where}: tokenizer", "MALFORMED_FILE"):
         tokenizer = lib.Tokenizer(
-            lib.models.BPE(vocab=vocabulary, merges=pairs, ignore_merges=pre in _IGNORE_MERGES)
+            lib.models.WordPiece(
+                vocab=words,
+                unk_token=vocabulary.tokens[special["unk"]],
+                max_input_chars_per_word=1 << 31,
+            )
         )
-        cuts = [
-            lib.pre_tokenizers.Split(lib.Regex(pattern), behavior="isolated")
-            for pattern in PRE_TOKENIZERS[pre]
-        ]
-        byte_level = lib.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        tokenizer.pre_tokenizer = lib.pre_tokenizers.Sequence([*cuts, byte_level])
-        tokenizer.decoder = lib.decoders.ByteLevel()
-        special = [tokens[i] for i, kind in enumerate(types) if kind in (CONTROL, UNKNOWN)]
-        plain = [tokens[i] for i, kind in enumerate(types) if kind == USER_DEFINED]
-        # Empty names are placeholders of unused rows.
-        added = lib.AddedToken
-        tokenizer.add_special_tokens(
-            [added(text, special=True, normalized=False) for text in special if text]
+        tokenizer.normalizer = lib.normalizers.BertNormalizer(
+            lowercase=lower, strip_accents=vocabulary.flag("normalizer.strip_accents", lower)
         )
-        tokenizer.add_tokens([added(text, normalized=False) for text in plain if text])
-        tokenizer.post_processor = _framing(metadata, tokens, ids, pre, where)
-    return tokenizer
+        tokenizer.pre_tokenizer = lib.pre_tokenizers.BertPreTokenizer()
+        tokenizer.decoder = lib.decoders.WordPiece()
+        _add(tokenizer, vocabulary)
+        surround(tokenizer, special.get("cls", special.get("bos")), special.get("sep"))
+    return tokenizer, None
 
 
-def _framing(
-    metadata: Mapping[str, Any], tokens: list[str], ids: dict[str, int], pre: str, where: str
-) -> Any:
-    """The post-processor that puts bos before a text and eos behind it, as the flags say."""
-    lib = library()
-    bos = _flag(metadata, "tokenizer.ggml.add_bos_token", pre in _BOS_BY_DEFAULT, where)
-    eos = _flag(metadata, "tokenizer.ggml.add_eos_token", False, where)
-    before = [ids["bos"]] if bos and "bos" in ids else []
-    after = [ids["eos"]] if eos and "eos" in ids else []
-    if not before and not after:
-        return lib.processors.ByteLevel(trim_offsets=False)
-    # Names are the ids, since a token may hold characters that the template syntax gives a meaning.
-    names = {index: f"T{index}" for index in (*before, *after)}
-    single = " ".join([*(names[i] for i in before), "$A", *(names[i] for i in after)])
-    return lib.processors.TemplateProcessing(
-        single=single,
-        special_tokens=[
-            {"id": name, "ids": [index], "tokens": [tokens[index] or name]}
-            for index, name in names.items()
-        ],
+_BUILDERS: dict[str, Callable[[Mapping[str, Any], str], tuple[Any, Spelling | None]]] = {
+    "gpt2": _bpe,
+    "llama": _sentencepiece,
+    "t5": _sentencepiece,
+    "bert": _word_piece,
+    "gemma4": _bpe,
+}
+
+
+def _add(tokenizer: Any, vocabulary: _Vocabulary) -> None:
+    add_tokens(
+        tokenizer,
+        vocabulary.of_kind(CONTROL, UNKNOWN),
+        vocabulary.of_kind(USER_DEFINED),
+        vocabulary.strips(),
+    )
+
+
+def _frame(tokenizer: Any, vocabulary: _Vocabulary, *, bos: bool, eos: bool) -> None:
+    """Puts bos before a text and eos behind it, as the flags of the file say; ``bos`` and ``eos``
+    are for a file without them."""
+    before = vocabulary.flag("add_bos_token", bos)
+    after = vocabulary.flag("add_eos_token", eos)
+    surround(
+        tokenizer,
+        vocabulary.special.get("bos") if before else None,
+        vocabulary.special.get("eos") if after else None,
     )

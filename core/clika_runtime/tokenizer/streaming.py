@@ -5,12 +5,13 @@ from __future__ import annotations
 import codecs
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from clika_runtime.errors import InvalidArgumentError
 
-__all__ = ["StreamingDecoder", "byte_alphabet", "make_decoder"]
+__all__ = ["Spelling", "StreamingDecoder", "byte_alphabet", "byte_level", "make_decoder"]
 
 _BYTE_TOKEN = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 _MAX_ID = (1 << 32) - 1
@@ -72,24 +73,75 @@ def _checked_id(token_id: Any) -> int:
     return value
 
 
-class _ByteLevelDecoder(StreamingDecoder):
-    """For byte-level vocabularies: a token is bytes, so decoding is incremental UTF-8."""
+@dataclass(frozen=True)
+class Spelling:
+    """How ids become text where every token is a string of bytes.
 
-    def __init__(self, surface: Callable[[int], str | None], skipped: frozenset[int]) -> None:
-        self._surface = surface
+    ``bytes_of(id)`` are the bytes of a token, None for an id that the vocabulary lacks. The text is
+    their UTF-8; what is broken is U+FFFD, once for every byte with ``per_byte`` (SentencePiece),
+    else once for every broken sequence (byte-level BPE). ``space_led(id)`` says that a token begins
+    with a space which is dropped at the start of a text: the space that encoding sets there.
+    ``every_space`` drops the spaces of leading tokens until one has more than that.
+    """
+
+    bytes_of: Callable[[int], bytes | None]
+    space_led: Callable[[int], bool] | None = None
+    every_space: bool = False
+    per_byte: bool = False
+
+    def text(self, ids: Iterable[int], skipped: frozenset[int]) -> str:
+        """The text of all ids but the ``skipped`` ones."""
+        decoder = _SpellingDecoder(self, skipped)
+        return decoder.decode(b"".join(map(decoder.take, ids)), True)
+
+
+def byte_level(surface: Callable[[int], str | None]) -> Spelling:
+    """The spelling of byte-level vocabularies. ``surface(id)`` is the token in their letters."""
+
+    def bytes_of(index: int) -> bytes | None:
+        token = surface(index)
+        return None if token is None else token_bytes(token)
+
+    return Spelling(bytes_of)
+
+
+_ESCAPED = re.compile("[\udc80-\udcff]")
+
+
+class _SpellingDecoder(StreamingDecoder):
+    """Incremental UTF-8 over the bytes of the tokens."""
+
+    def __init__(self, spelling: Spelling, skipped: frozenset[int]) -> None:
+        self._spelling = spelling
         self._skipped = skipped
-        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+        self._dropping = spelling.space_led is not None
+        errors = "surrogateescape" if spelling.per_byte else "replace"
+        self._utf8 = codecs.getincrementaldecoder("utf-8")(errors)
+
+    def take(self, index: int) -> bytes:
+        """The bytes that the next id adds to the text."""
+        if index in self._skipped:
+            return b""
+        data = self._spelling.bytes_of(index)
+        if not data:
+            return b""
+        if self._dropping:
+            led = self._spelling.space_led is not None and self._spelling.space_led(index)
+            data = data[1:] if led else data
+            self._dropping = led and not data and self._spelling.every_space
+        return data
+
+    def decode(self, data: bytes, final: bool) -> str:
+        text = self._utf8.decode(data, final)
+        return _ESCAPED.sub("\N{REPLACEMENT CHARACTER}", text) if self._spelling.per_byte else text
 
     def push(self, token_id: int) -> str:
-        index = _checked_id(token_id)
-        if index in self._skipped:
-            return ""
-        token = self._surface(index)
-        return "" if token is None else self._utf8.decode(token_bytes(token))
+        return self.decode(self.take(_checked_id(token_id)), False)
 
     def finish(self) -> str:
-        text = self._utf8.decode(b"", True)
+        text = self.decode(b"", True)
         self._utf8.reset()
+        self._dropping = self._spelling.space_led is not None
         return text
 
 
@@ -144,12 +196,12 @@ class _WindowDecoder(StreamingDecoder):
 
 def make_decoder(
     *,
-    byte_level: bool,
+    spelling: Spelling | None,
     decode: Callable[[list[int]], str],
     surface: Callable[[int], str | None],
     skipped: frozenset[int],
 ) -> StreamingDecoder:
     """The decoder that fits the vocabulary. ``skipped`` ids give no text."""
-    if byte_level:
-        return _ByteLevelDecoder(surface, skipped)
+    if spelling is not None:
+        return _SpellingDecoder(spelling, skipped)
     return _WindowDecoder(decode, surface, skipped)

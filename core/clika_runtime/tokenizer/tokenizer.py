@@ -10,37 +10,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clika_runtime.errors import InvalidArgumentError
-from clika_runtime.io._files import (
-    invalid,
-    missing,
-    read_bytes,
-    read_head,
-    read_json,
-    shown,
-    unsupported,
-)
+from clika_runtime.io._files import invalid, missing, read_head, shown
 from clika_runtime.io.gguf import GgufFile, open_gguf
 
 from . import from_gguf as gguf_builder
-from ._library import guarded, library
+from ._library import guarded, twin
 from .chat_template import ChatTemplate
-from .streaming import StreamingDecoder, make_decoder, token_bytes
+from .loading import Loaded, load_directory, load_file, load_tiktoken
+from .streaming import Spelling, StreamingDecoder, byte_level, make_decoder, token_bytes
 
 __all__ = ["EncodeOptions", "Encoded", "Token", "Tokenizer"]
 
-FILE_LIMIT = 512 << 20  # bytes of a tokenizer.json
-CONFIG_LIMIT = 32 << 20
 MAX_TEXT = 256 << 20  # characters of one text
 _MAX_ID = (1 << 32) - 1
 
-# Files that hold a tokenizer of a kind that is not read yet, by name.
-_OTHER_KINDS = {
-    "tokenizer.model": "SentencePiece",
-    "spiece.model": "SentencePiece",
-    "sentencepiece.bpe.model": "SentencePiece",
-    "tekken.json": "Tekken",
-}
-_SPECIAL_NAMES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+_NONE: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -93,7 +77,8 @@ class Encoded:
 class Tokenizer:
     """A tokenizer of a checkpoint, with the special tokens and the chat template that belong to it.
 
-    Make one with ``from_huggingface`` (a model directory), ``from_file`` or ``from_gguf``. All
+    Make one with ``from_huggingface`` (a model directory), ``from_file``, ``from_gguf`` or
+    ``from_tiktoken``. All
     methods may be called from several threads.
 
     >>> tokenizer = Tokenizer.from_file("tokenizer.json")  # doctest: +SKIP
@@ -106,12 +91,17 @@ class Tokenizer:
         backend: Any,
         *,
         special_ids: Mapping[str, int] | None = None,
+        stop_ids: Iterable[int] = (),
         chat_template: str | None = None,
         where: str = "tokenizer",
+        spelling: Spelling | None = None,
     ) -> None:
         self._backend = backend
+        self._literal: Any = None
         self._where = where
         self._ids = dict(special_ids or {})
+        ends = (self._ids[name] for name in ("eos", "eot", "eom") if name in self._ids)
+        self._stop_ids = frozenset(stop_ids).union(ends)
         self._template_source = chat_template
         self._template: ChatTemplate | None = None
         with guarded(where, "MALFORMED_FILE"):
@@ -120,79 +110,85 @@ class Tokenizer:
         self._added = frozenset(added)
         self._special = frozenset(index for index, token in added.items() if token.special)
         self._byte_level = type(backend.decoder).__name__ == "ByteLevel"
+        if self._byte_level:
+            spelling = byte_level(backend.id_to_token)
+        self._spelling = spelling
 
     # ------------------------------------------------------------ loading
+    @classmethod
+    def _made(cls, loaded: Loaded) -> Tokenizer:
+        return cls(
+            loaded.backend,
+            special_ids=loaded.special_ids,
+            chat_template=loaded.chat_template,
+            where=loaded.where,
+            spelling=loaded.spelling,
+        )
+
     @classmethod
     def from_huggingface(cls, directory: str | os.PathLike[str]) -> Tokenizer:
         """Load the tokenizer of a model directory.
 
-        Reads ``tokenizer.json``, else ``vocab.json`` with ``merges.txt``; ``tokenizer_config.json``
-        (and ``special_tokens_map.json``, ``chat_template.jinja``) give special tokens and chat
-        template. Errors: ``NotFoundError`` for a missing directory or when it holds no tokenizer,
+        Reads ``tokenizer.json``, else a SentencePiece model (``tokenizer.model``,
+        ``spiece.model``), ``tekken.json``, ``vocab.json`` with ``merges.txt``, or a rank file
+        (``qwen.tiktoken``; ``tokenizer.model`` of Llama 3). ``tokenizer_config.json`` (and
+        ``special_tokens_map.json``, ``chat_template.jinja``) give special tokens and chat template.
+        Errors: ``NotFoundError`` for a missing directory or when it holds no tokenizer,
         ``UnsupportedError`` naming a kind that is not served, ``InvalidArgumentError`` naming file
         and field for content that is wrong.
         """
-        folder = os.fspath(directory)
-        if not os.path.isdir(folder):
-            if os.path.exists(folder):
-                raise invalid(folder, "expected a model directory, found a file")
-            raise missing(folder, "no such directory")
-        path = os.path.join(folder, "tokenizer.json")
-        if os.path.exists(path):
-            return cls._with_config(_load_json_backend(path), folder, path)
-        vocabulary = os.path.join(folder, "vocab.json")
-        merges = os.path.join(folder, "merges.txt")
-        if os.path.exists(vocabulary) and os.path.exists(merges):
-            return cls._with_config(_load_bpe_backend(vocabulary, merges), folder, vocabulary)
-        for name, kind in _OTHER_KINDS.items():
-            if os.path.exists(os.path.join(folder, name)):
-                raise unsupported(
-                    os.path.join(folder, name),
-                    f"{kind} tokenizers are not served; provide a tokenizer.json",
-                )
-        if os.path.exists(vocabulary):
-            raise missing(merges, "vocab.json needs its merges.txt beside it")
-        raise missing(
-            folder, "no tokenizer.json and no vocab.json with merges.txt in this directory"
-        )
+        return cls._made(load_directory(os.fspath(directory)))
 
     from_pretrained = from_huggingface
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Tokenizer:
-        """Load one tokenizer file (``tokenizer.json``, a GGUF checkpoint), or a directory that
-        holds one.
+        """Load one tokenizer file of any kind that ``from_huggingface`` reads, a GGUF checkpoint,
+        or a directory that holds one.
 
-        A ``tokenizer_config.json`` beside a ``tokenizer.json`` is read too. Errors as
-        ``from_huggingface``.
+        Configuration beside the file is read too. Errors as ``from_huggingface``.
         """
         name = os.fspath(path)
         if os.path.isdir(name):
             return cls.from_huggingface(name)
-        base = os.path.basename(name)
         if not os.path.exists(name):
             raise missing(name)
-        if base in _OTHER_KINDS or name.endswith(".model"):
-            kind = _OTHER_KINDS.get(base, "SentencePiece")
-            raise unsupported(name, f"{kind} tokenizers are not served; provide a tokenizer.json")
         if read_head(name, 4) == b"GGUF":
             return cls.from_gguf(name)
-        if base == "vocab.json":
-            return cls.from_huggingface(os.path.dirname(name) or ".")
-        return cls._with_config(_load_json_backend(name), os.path.dirname(name) or ".", name)
+        return cls._made(load_file(name))
+
+    @classmethod
+    def from_tiktoken(
+        cls,
+        path: str | os.PathLike[str],
+        pattern: str | None = None,
+        special_tokens: Mapping[str, int] | None = None,
+    ) -> Tokenizer:
+        """Load a rank file: a token in base64 and its rank on every line.
+
+        ``pattern`` is the regular expression whose matches, and what lies between them, are encoded
+        apart; ``special_tokens`` are further tokens and their ids, which must fill the places that
+        the ranks leave. Both default to what the publisher of a file of this name uses (Llama 3,
+        Qwen). Errors as ``from_huggingface``.
+        """
+        name = os.fspath(path)
+        if not os.path.exists(name):
+            raise missing(name)
+        return cls._made(load_tiktoken(name, pattern, special_tokens))
 
     @classmethod
     def from_gguf(cls, source: str | os.PathLike[str] | GgufFile) -> Tokenizer:
         """Build the tokenizer that a GGUF checkpoint carries in its metadata.
 
-        ``source`` is a path or an opened ``GgufFile``. Served: byte-level BPE
-        (``tokenizer.ggml.model`` "gpt2") with the pre-tokenizer tags of
-        ``from_gguf.PRE_TOKENIZERS``. Errors: ``UnsupportedError`` naming another kind or tag,
-        ``InvalidArgumentError`` for metadata that does not fit together.
+        ``source`` is a path or an opened ``GgufFile``. Served, by ``tokenizer.ggml.model``:
+        byte-level BPE ("gpt2") with the pre-tokenizer tags of ``PRE_TOKENIZERS``, SentencePiece BPE
+        ("llama", "gemma4") and unigram ("t5"), WordPiece ("bert"). Errors: ``UnsupportedError``
+        naming another kind or tag, ``InvalidArgumentError`` for metadata that does not fit
+        together.
         """
         file = source if isinstance(source, GgufFile) else open_gguf(source)
         metadata = file.metadata
-        backend = gguf_builder.build(metadata, file.path)
+        backend, spelling = gguf_builder.build(metadata, file.path)
         size = len(metadata["tokenizer.ggml.tokens"])
         template = metadata.get("tokenizer.chat_template")
         if template is not None and not isinstance(template, str):
@@ -200,37 +196,14 @@ class Tokenizer:
                 file.path,
                 f"metadata 'tokenizer.chat_template' must be a string, found {shown(template)}",
             )
-        ids = gguf_builder.special_ids(metadata, size, file.path)
-        return cls(backend, special_ids=ids, chat_template=template, where=file.path)
-
-    @classmethod
-    def _with_config(cls, backend: Any, folder: str, path: str) -> Tokenizer:
-        config: dict[str, Any] = {}
-        for name in ("special_tokens_map.json", "tokenizer_config.json"):
-            config_path = os.path.join(folder, name)
-            if os.path.exists(config_path):
-                found = read_json(config_path, CONFIG_LIMIT)
-                if not isinstance(found, dict):
-                    raise invalid(config_path, f"expected an object, found {shown(found)}")
-                config.update(found)
-        where = os.path.join(folder, "tokenizer_config.json")
-        ids: dict[str, int] = {}
-        for name in _SPECIAL_NAMES:
-            token = _token_text(config.get(f"{name}_token"), f"{name}_token", where)
-            if token is None:
-                continue
-            with guarded(path, "MALFORMED_FILE"):
-                index = backend.token_to_id(token)
-            if index is not None:
-                ids[name] = index
-        template = _chat_template(config.get("chat_template"), where)
-        jinja = os.path.join(folder, "chat_template.jinja")
-        if os.path.exists(jinja):
-            try:
-                template = str(read_bytes(jinja, CONFIG_LIMIT), "utf-8")
-            except UnicodeDecodeError as error:
-                raise invalid(jinja, f"is not UTF-8: {error.reason}") from error
-        return cls(backend, special_ids=ids, chat_template=template, where=path)
+        return cls(
+            backend,
+            special_ids=gguf_builder.special_ids(metadata, size, file.path),
+            stop_ids=gguf_builder.end_ids(backend),
+            chat_template=template,
+            where=file.path,
+            spelling=spelling,
+        )
 
     # ------------------------------------------------------------ properties
     def __repr__(self) -> str:
@@ -263,8 +236,8 @@ class Tokenizer:
 
     @property
     def stop_ids(self) -> frozenset[int]:
-        """The ids that end a generation: end of text, and end of turn where the file names one."""
-        return frozenset(self._ids[name] for name in ("eos", "eot", "eom") if name in self._ids)
+        """The ids that end a generation: end of text, and end of turn where the file has one."""
+        return self._stop_ids
 
     @property
     def special_ids(self) -> frozenset[int]:
@@ -292,17 +265,20 @@ class Tokenizer:
         return self._template_source is not None
 
     # ------------------------------------------------------------ text and ids
-    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+    def encode(
+        self, text: str, add_special_tokens: bool = True, *, parse_special: bool = True
+    ) -> list[int]:
         """The ids of a text.
 
-        Special tokens written out in the text become their ids. ``add_special_tokens`` adds what
-        the tokenizer puts around a text (often bos). Errors: ``InvalidArgumentError`` for what is
-        not a text that UTF-8 can hold.
+        Special tokens written out in the text become their ids; without ``parse_special`` they are
+        text like any other (for words of strangers). ``add_special_tokens`` adds what the tokenizer
+        puts around a text (often bos). Errors: ``InvalidArgumentError`` for what is not a text that
+        UTF-8 can hold.
         """
-        ids: list[int] = self._encode(text, add_special_tokens).ids
+        ids: list[int] = self._encode(text, add_special_tokens, parse_special).ids
         return ids
 
-    def _encode(self, text: str, add_special_tokens: bool) -> Any:
+    def _encode(self, text: str, add_special_tokens: bool, parse_special: bool = True) -> Any:
         if not isinstance(text, str):
             raise InvalidArgumentError(
                 f"encode: the text must be a string, found {type(text).__name__}"
@@ -311,13 +287,24 @@ class Tokenizer:
             raise InvalidArgumentError(
                 f"encode: the text has {len(text)} characters, the limit is {MAX_TEXT}"
             )
+        backend = self._backend if parse_special else self._literal_backend()
         with guarded("encode"):
-            return self._backend.encode(text, add_special_tokens=bool(add_special_tokens))
+            return backend.encode(text, add_special_tokens=bool(add_special_tokens))
+
+    def _literal_backend(self) -> Any:
+        """The same tokenizer, blind for special tokens in the text. The switch is a state of the
+        library's object, so there are two of them; they share the vocabulary."""
+        if self._literal is None:
+            self._literal = twin(self._backend)
+            self._literal.encode_special_tokens = True
+        return self._literal
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
         """The text of ids. An id that the vocabulary lacks gives no text, as do special tokens
         unless kept."""
         values = _id_list(ids)
+        if self._spelling is not None:
+            return self._spelling.text(values, self._special if skip_special_tokens else _NONE)
         with guarded("decode"):
             text: str = self._backend.decode(values, skip_special_tokens=bool(skip_special_tokens))
         return text
@@ -474,12 +461,11 @@ class Tokenizer:
                 text: str = backend.decode(ids, skip_special_tokens=False)
             return text
 
-        skipped = self._special if skip_special else frozenset()
         return make_decoder(
-            byte_level=self._byte_level,
+            spelling=self._spelling,
             decode=decode,
             surface=backend.id_to_token,
-            skipped=skipped,
+            skipped=self._special if skip_special else _NONE,
         )
 
     # ------------------------------------------------------------ conversations
@@ -573,83 +559,3 @@ def _id_list(ids: Iterable[int]) -> list[int]:
         if not 0 <= value <= _MAX_ID:
             raise InvalidArgumentError(f"decode: a token id must be 0 to {_MAX_ID}, found {value}")
     return values
-
-
-def _load_json_backend(path: str) -> Any:
-    data = read_bytes(path, FILE_LIMIT)
-    lib = library()
-    with guarded(path, "MALFORMED_FILE"):
-        return lib.Tokenizer.from_buffer(data)
-
-
-def _load_bpe_backend(vocabulary_path: str, merges_path: str) -> Any:
-    """A byte-level BPE of the GPT-2 kind from its two files."""
-    vocabulary = read_json(vocabulary_path, FILE_LIMIT)
-    good = isinstance(vocabulary, dict) and all(
-        isinstance(value, int) and 0 <= value <= _MAX_ID for value in vocabulary.values()
-    )
-    if not good:
-        raise invalid(vocabulary_path, "expected an object of tokens and their ids")
-    try:
-        lines = str(read_bytes(merges_path, FILE_LIMIT), "utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise invalid(merges_path, f"is not UTF-8: {error.reason}") from error
-    pairs = []
-    for number, line in enumerate(lines, 1):
-        line = line.rstrip("\r")
-        if not line or (number == 1 and line.startswith("#version")):
-            continue
-        pair = line.split(" ")
-        if len(pair) != 2:
-            raise invalid(
-                merges_path,
-                f"line {number} must be two pieces with a space between, found {shown(line)}",
-            )
-        pairs.append((pair[0], pair[1]))
-    lib = library()
-    with guarded(vocabulary_path, "MALFORMED_FILE"):
-        backend = lib.Tokenizer(lib.models.BPE(vocab=vocabulary, merges=pairs))
-        backend.pre_tokenizer = lib.pre_tokenizers.ByteLevel(add_prefix_space=False)
-        backend.decoder = lib.decoders.ByteLevel()
-        backend.post_processor = lib.processors.ByteLevel(trim_offsets=False)
-    return backend
-
-
-def _token_text(value: Any, field: str, where: str) -> str | None:
-    """A special token of a configuration: a string, or an object with its ``content``."""
-    if value is None:
-        return None
-    text = value.get("content") if isinstance(value, dict) else value
-    if not isinstance(text, str):
-        raise invalid(
-            where, f"{field} must be a string or an object with content, found {shown(value)}"
-        )
-    return text
-
-
-def _chat_template(value: Any, where: str) -> str | None:
-    """The template of a configuration: a string, or a list of named ones, whose "default"
-    counts."""
-    if value is None or isinstance(value, str):
-        return value
-    named: dict[str, str] = {}
-    if isinstance(value, list):
-        for item in value:
-            if (
-                not isinstance(item, dict)
-                or not isinstance(item.get("name"), str)
-                or not isinstance(item.get("template"), str)
-            ):
-                raise invalid(
-                    where, f"chat_template items need a name and a template, found {shown(item)}"
-                )
-            named[item["name"]] = item["template"]
-    elif isinstance(value, dict) and all(isinstance(text, str) for text in value.values()):
-        named = value
-    else:
-        raise invalid(
-            where, f"chat_template must be a string or named templates, found {shown(value)}"
-        )
-    if not named:
-        return None
-    return named.get("default", next(iter(named.values())))

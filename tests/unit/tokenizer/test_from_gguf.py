@@ -12,7 +12,7 @@ from tokenizers import decoders, models, pre_tokenizers
 from clika_runtime.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 from clika_runtime.io import open_gguf
 from clika_runtime.tokenizer import Tokenizer
-from clika_runtime.tokenizer.from_gguf import PRE_TOKENIZERS
+from clika_runtime.tokenizer.pre_tokenizers import PRE_TOKENIZERS
 from tests.unit.tokenizer.small import MERGES, TEXTS, byte_level, vocabulary, write_gguf
 
 
@@ -111,7 +111,11 @@ def test_ids_of_the_real_checkpoint_against_its_own_pipeline(smollm2_gguf: Path)
         assert tokenizer.decode(ids) == oracle.decode(ids)
 
 
-@pytest.mark.parametrize("pre", sorted(PRE_TOKENIZERS))
+# The others are spelled in plain characters.
+BYTE_LEVEL = sorted(tag for tag, meaning in PRE_TOKENIZERS.items() if not meaning.spaces)
+
+
+@pytest.mark.parametrize("pre", BYTE_LEVEL)
 def test_every_pre_tokenizer_loses_no_text(tmp_path: Path, pre: str) -> None:
     tokenizer = Tokenizer.from_gguf(write_gguf(tmp_path / "t.gguf", pre=pre))
     for text in (*TEXTS, *random_texts(20, 3)):
@@ -185,12 +189,12 @@ def test_special_tokens_and_stops(tmp_path: Path) -> None:
     assert caught.value.code_name == "FAILED_PRECONDITION"
 
 
-def test_token_type_may_be_missing(tmp_path: Path) -> None:
-    tokenizer = Tokenizer.from_gguf(write_gguf(tmp_path / "t.gguf", token_type=None))
-    assert (
-        tokenizer.special_ids == frozenset()
-        and tokenizer.decode(tokenizer.encode("hello")) == "hello"
-    )
+def test_tokens_that_end_a_text_are_known_by_name(tmp_path: Path) -> None:
+    # <|endoftext|> and <|im_end|>, as llama.cpp has it, whatever the types say.
+    for types in (None, [1] * len(vocabulary())):
+        tokenizer = Tokenizer.from_gguf(write_gguf(tmp_path / "t.gguf", token_type=types))
+        assert tokenizer.special_ids == tokenizer.stop_ids == {0, 2}
+        assert tokenizer.decode(tokenizer.encode("hello<|im_end|>")) == "hello"
 
 
 def test_unnamed_tokens_keep_their_place(tmp_path: Path) -> None:
@@ -228,7 +232,7 @@ def test_wrong_metadata_is_refused_by_key(tmp_path: Path, case: str) -> None:
     assert str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize("model", ["llama", "t5", "bert", "rwkv", "new"])
+@pytest.mark.parametrize("model", ["rwkv", "plamo2", "whitespace", "new"])
 def test_other_kinds_are_refused_by_name(tmp_path: Path, model: str) -> None:
     path = write_gguf(tmp_path / "t.gguf", model=model)
     with pytest.raises(UnsupportedError, match=f"'tokenizer.ggml.model' is '{model}'") as caught:

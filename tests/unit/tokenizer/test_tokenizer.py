@@ -14,7 +14,7 @@ from tokenizers import normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 import clika_runtime as crt
-from clika_runtime.errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from clika_runtime.errors import InvalidArgumentError, NotFoundError
 from clika_runtime.tokenizer import ChatTemplateInputs, EncodeOptions, Tokenizer
 from tests.unit.tokenizer.small import (
     MERGES,
@@ -173,7 +173,7 @@ def test_missing(tmp_path: Path) -> None:
         with pytest.raises(NotFoundError) as caught:
             door(tmp_path / "absent")
         assert caught.value.code_name == "NO_SUCHFILE"
-    with pytest.raises(NotFoundError, match=r"no tokenizer.json"):
+    with pytest.raises(NotFoundError, match=r"none of tokenizer.json, tokenizer.model"):
         Tokenizer.from_huggingface(tmp_path)
     with pytest.raises(InvalidArgumentError, match="expected a model directory"):
         (tmp_path / "file").touch()
@@ -182,16 +182,6 @@ def test_missing(tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "pipe")
         with pytest.raises(InvalidArgumentError, match="not a regular file"):
             Tokenizer.from_file(tmp_path / "pipe")
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"), [("tokenizer.model", "SentencePiece"), ("tekken.json", "Tekken")]
-)
-def test_other_kinds_are_refused_by_name(tmp_path: Path, name: str, kind: str) -> None:
-    (tmp_path / name).write_bytes(b"\n\x0e")
-    for path in (tmp_path, tmp_path / name):
-        with pytest.raises(UnsupportedError, match=f"{name}: {kind} tokenizers are not served"):
-            Tokenizer.from_file(path)
 
 
 @pytest.mark.parametrize(
