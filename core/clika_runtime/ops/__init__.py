@@ -64,8 +64,11 @@ _FUNCTIONS = {
         "atleast_1d atleast_2d atleast_3d hstack vstack dstack column_stack block_diag "
         "broadcast_tensors broadcast_shapes meshgrid cartesian_prod combinations"
     ),
-    "likes": "full_like zeros_like ones_like empty_like new_full new_zeros new_ones new_empty",
-    "factories": "empty empty_strided scalar_tensor",
+    "likes": (
+        "full_like zeros_like ones_like empty_like new_full new_zeros new_ones new_empty "
+        "new_empty_strided"
+    ),
+    "factories": "empty empty_strided empty_permuted scalar_tensor",
     "upsample": "upsample_nearest upsample_bilinear",
     "attention": (
         "multi_head_attention generate_rotary_cache qk_rms_norm group_query_attention_varlen "
@@ -82,6 +85,7 @@ _ALIASES = {
     "swapdims": "transpose",
     "moveaxis": "movedim",
     "broadcast_to": "expand",
+    "unfold": "sliding_window",
     "row_stack": "vstack",
     "unsafe_split": "split",
     "unsafe_split_with_sizes": "split_with_sizes",
