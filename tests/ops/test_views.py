@@ -9,11 +9,42 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clika_runtime import dtypes
+from clika_runtime import dtypes, ops
 from clika_runtime.ops import record
 from clika_runtime.ops.record import Meta, View
+from clika_runtime.testing import cases
+from tests.ops.support import check_backend, check_oracle
 
 torch = pytest.importorskip("torch")
+
+CASES = [case for name in ops._GROUPS["views"].split() for case in cases(name)]
+
+
+def oracle(name: str) -> Any:
+    def call(torch: Any, x: Any, *args: Any) -> Any:
+        if name == "slice":
+            return torch.ops.aten.slice(x, *args)
+        if name == "sliding_window":
+            return x.unfold(*args)
+        return getattr(x, name)(*args)
+
+    return call
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_backend(case: Any) -> None:
+    check_backend(case)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_plan(case: Any) -> None:
+    check_backend(case, planned=True)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_oracle(case: Any) -> None:
+    check_oracle(case, oracle(case.op))
+
 
 EXAMPLES = settings(max_examples=200, deadline=None, derandomize=True)
 

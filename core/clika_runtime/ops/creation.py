@@ -94,7 +94,7 @@ op(
     doc="""
     `steps` powers of base whose exponents are evenly spaced from start to end: base ** linspace.
 
-    An integer dtype takes start, end and base towards zero first, and every number too.
+    An integer dtype takes start and end towards zero first, and every number too.
     """,
     args=[
         static("start", "number"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, ops
+from ._shapes import dims, fail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,3 +63,25 @@ def scalar_tensor(
     Example: ``crt.scalar_tensor(3)`` is ``tensor(3.)``.
     """
     return ops.full((), value, dtype=dtypes.float32 if dtype is None else dtype, device=device)
+
+
+def empty_permuted(
+    size: Sequence[int],
+    physical_layout: Sequence[int],
+    *,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+) -> Tensor:
+    """A tensor of that shape whose dims lie in memory in the order `physical_layout`, the outermost
+    first; its elements are not set.
+
+    Example: ``crt.empty_permuted((2, 3, 4), (0, 2, 1)).stride()`` is ``(12, 1, 3)``.
+    """
+    order = dims("empty_permuted", tuple(physical_layout), len(size), name="physical_layout")
+    if len(order) != len(physical_layout) or len(order) != len(size):
+        fail(
+            "empty_permuted",
+            f"physical_layout {list(physical_layout)} must name each of {len(size)} dims once",
+        )
+    stored = empty([size[i] for i in order], dtype=dtype, device=device)
+    return ops.permute(stored, [order.index(i) for i in range(len(order))])

@@ -188,8 +188,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     grids = []
     for i, one in enumerate(whole):
         column = one.reshape(*(shape[i] if k == i else 1 for k in range(len(shape))))
-        grid = column.expand(shape)
-        grids.append(grid.transpose(0, 1) if swap else grid)
+        grids.append(column.expand(shape))
     if swap:
         grids[:2] = grids[1], grids[0]
     return tuple(grids)

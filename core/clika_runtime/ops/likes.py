@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import ops
-from .factories import empty, one_shape
+from .factories import empty, empty_strided, one_shape
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .._native._core import Tensor
     from ..device import Device
     from ..dtypes import dtype
@@ -121,4 +123,24 @@ def new_empty(
         dtype=input.dtype if dtype is None else dtype,
         device=input.device if device is None else device,
         **more,
+    )
+
+
+def new_empty_strided(
+    input: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+) -> Tensor:
+    """`empty_strided` in the dtype and on the device of `input`, unless others are named.
+
+    Example: ``x.new_empty_strided((2, 3), (1, 2))``.
+    """
+    return empty_strided(
+        size,
+        stride,
+        dtype=input.dtype if dtype is None else dtype,
+        device=input.device if device is None else device,
     )

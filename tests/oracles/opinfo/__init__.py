@@ -169,17 +169,17 @@ def covered() -> tuple[str, ...]:
 
 # ---------------------------------------------------------------- tensors and arguments
 def from_torch(tensor: Any) -> Any:
-    """Our tensor of the same bits, sizes and strides."""
+    """Our tensor of the same bits, sizes, strides and storage."""
     import torch
 
     tensor = tensor.detach()
     dtype = dtype_of(tensor.dtype)
-    shape, strides = tuple(tensor.shape), tensor.stride()
-    if tensor.is_contiguous() or 0 in shape:
-        return crt.Tensor.from_bytes(_bytes(tensor.contiguous()), shape, dtype)
-    extent = 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
-    base = torch.as_strided(tensor, (extent,), (1,), tensor.storage_offset())
-    return crt.Tensor.from_bytes(_bytes(base), (extent,), dtype).as_strided(shape, strides)
+    shape, strides, offset = tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
+    stored = tensor.untyped_storage().nbytes() // tensor.element_size()
+    if stored == tensor.numel() and tensor.is_contiguous():
+        return crt.Tensor.from_bytes(_bytes(tensor), shape, dtype)
+    base = torch.as_strided(tensor, (stored,), (1,), 0)
+    return crt.Tensor.from_bytes(_bytes(base), (stored,), dtype).as_strided(shape, strides, offset)
 
 
 def _bytes(tensor: Any) -> bytes:

@@ -24,6 +24,7 @@ int32_t run_cat(const clika_call* call) {
   int64_t start = 0;
   for (int32_t i = 0; i < list.n_items; ++i) {
     const clika_value& item = list.items[i];
+    if (item.rank != out.rank) continue;  // of shape [0]
     clika_value part = out;
     part.shape = item.shape;
     part.data = static_cast<char*>(out.data) + start * out.strides[dim] * size;

@@ -91,9 +91,7 @@ int32_t run_linspace(const clika_call* call) {
 int32_t run_logspace(const clika_call* call) {
   clika_value& out = call->outputs[0];
   const Spaced exponent(call, out);
-  const Compute compute = compute_of(out.dtype);
-  double base = real_of(call->attrs[3]);
-  if (compute == kInt || compute == kUint) base = static_cast<double>(truncated(base));
+  const double base = real_of(call->attrs[3]);
   fill_by(out, [&](int64_t i) { return std::pow(base, exponent(i)); });
   return CLIKA_OK;
 }
