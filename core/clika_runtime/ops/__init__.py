@@ -22,12 +22,30 @@ if TYPE_CHECKING:
 _GROUPS = {
     "elementwise": (
         "neg abs exp log sqrt rsqrt sin cos tanh sigmoid silu gelu relu erf reciprocal square "
-        "floor ceil round sign"
+        "floor ceil round sign trunc frac exp2 expm1 log2 log10 log1p tan asin acos atan sinh cosh "
+        "asinh acosh atanh deg2rad rad2deg nan_to_num"
     ),
-    "arithmetic": "add sub mul div pow maximum minimum remainder floor_divide",
-    "comparison": "eq ne lt le gt ge isnan isinf",
+    "special": (
+        "sinc logit erfc erfcx erfinv ndtr ndtri log_ndtr lgamma digamma polygamma mvlgamma i0 i0e "
+        "i1 i1e entr xlogy xlog1py"
+    ),
+    "activations": (
+        "softplus elu celu selu hardtanh relu6 hardsigmoid hardswish hardshrink softshrink "
+        "tanhshrink softsign mish logsigmoid leaky_relu threshold prelu glu"
+    ),
+    "gated": "swiglu geglu reglu situ",
+    "arithmetic": (
+        "add sub mul div pow maximum minimum remainder fmod floor_divide fmax fmin heaviside "
+        "copysign gcd lcm atan2 hypot logaddexp logaddexp2 nextafter float_power ldexp frexp"
+    ),
+    "ternary": "lerp addcmul addcdiv masked_fill",
+    "comparison": (
+        "eq ne lt le gt ge isnan isinf isfinite isposinf isneginf isreal signbit isclose isin"
+    ),
     "logical": "logical_not logical_and logical_or logical_xor",
-    "bitwise": "bitwise_not bitwise_and bitwise_or bitwise_xor",
+    "bitwise": (
+        "bitwise_not bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift"
+    ),
     "reductions": "sum mean prod amax amin any all",
     "views": "view unflatten slice movedim t adjoint diagonal sliding_window",
     "rearranging": "flip roll repeat tril triu diag_embed",
@@ -74,13 +92,50 @@ _FUNCTIONS = {
         "multi_head_attention generate_rotary_cache qk_rms_norm group_query_attention_varlen "
         "attention_over_cache"
     ),
+    "shorthands": "positive rsub clamp_min clamp_max equal allclose rrelu softmin",
+    "inplace": "add_ sub_ mul_ div_ relu_ clamp_",
+    "distances": "normalize l2_normalize cosine_similarity pairwise_distance",
+    "losses": (
+        "mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy "
+        "binary_cross_entropy_with_logits kl_div poisson_nll_loss soft_margin_loss "
+        "margin_ranking_loss hinge_embedding_loss cosine_embedding_loss triplet_margin_loss "
+        "triplet_margin_with_distance_loss multi_margin_loss multilabel_margin_loss "
+        "multilabel_soft_margin_loss nll_loss cross_entropy gaussian_nll_loss"
+    ),
     "_seed": "manual_seed",
 }
 # Modules whose functions are not methods of Tensor.
-_NO_METHODS = frozenset({"_seed", "upsample", "attention", "joining", "factories"})
+_NO_METHODS = frozenset(
+    {"_seed", "distances", "losses", "upsample", "attention", "joining", "factories"}
+)
 # Further names of operators and functions, as PyTorch has them.
 _ALIASES = {
     "clone": "copy",
+    "absolute": "abs",
+    "negative": "neg",
+    "sgn": "sign",
+    "fix": "trunc",
+    "arcsin": "asin",
+    "arccos": "acos",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arcsinh": "asinh",
+    "arccosh": "acosh",
+    "arctanh": "atanh",
+    "expit": "sigmoid",
+    "gammaln": "lgamma",
+    "psi": "digamma",
+    "multigammaln": "mvlgamma",
+    "clip": "clamp",
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "div",
+    "true_divide": "div",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "less": "lt",
+    "less_equal": "le",
+    "not_equal": "ne",
     "swapaxes": "transpose",
     "swapdims": "transpose",
     "moveaxis": "movedim",
@@ -95,7 +150,7 @@ _SINGLE = (
     "where clamp cast copy copy_ reshape permute transpose squeeze unsqueeze expand narrow select "
     "flatten cat stack index_select gather sort topk argmax argmin softmax log_softmax matmul full "
     "arange rand randn zeros ones linear embedding dequantize rms_norm add_rms_norm layer_norm "
-    "rotary swiglu geglu kv_append paged_attention sample embedding_bag bilinear "
+    "rotary kv_append paged_attention sample embedding_bag bilinear "
     "scaled_dot_product_attention"
 )
 _HOME = {name: name for name in _SINGLE.split()}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes
+from .. import dtypes, ops
 from ._promotion import ALL, BOOL, FLOATS, result_type, to_float
 from ._shapes import broadcast, fail, same, text
+from ._shapes import dim as front
 from .record import COMMUTATIVE, ELEMENTWISE, Meta, op, tensor
 
 if TYPE_CHECKING:
@@ -52,13 +53,31 @@ def unary(
     )
 
 
+def halved(name: str, shape: Any, dim: int) -> tuple[Any, ...]:
+    """The shape with half of the size at `dim`, which must be even; a symbolic size is taken to
+    be."""
+    if not shape:
+        fail(name, "the input has no dims; there is nothing to halve")
+    at = front(name, dim, len(shape))
+    size = shape[at]
+    if type(size) is int and size % 2:
+        fail(name, f"the size {size} at dim {at} of {text(shape)} is odd; it must be even")
+    return (*shape[:at], size // 2, *shape[at + 1 :])
+
+
 def gated(
-    name: str, formula: str, compose: Callable[..., Any], extra: Iterable[Arg] = ()
+    name: str,
+    formula: str,
+    compose: Callable[..., Any],
+    extra: Iterable[Arg] = (),
+    source: str = "Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202",
 ) -> Record:
     """Declares ``name(gate, up)``: a function of ``gate`` times ``up``, both of one shape and
-    dtype."""
+    dtype. Without ``up``, ``gate`` has both side by side in its last dim. ``compose`` gets both."""
 
-    def infer(gate: Meta, up: Meta, *_: Any) -> Meta:
+    def infer(gate: Meta, up: Meta | None, *_: Any) -> Meta:
+        if up is None:
+            return Meta(halved(name, gate.shape, -1), gate.dtype)
         if gate.ndim != up.ndim or not all(map(same, gate.shape, up.shape)):
             fail(name, f"gate {text(gate.shape)} and up {text(up.shape)} must have one shape")
         if gate.dtype is not up.dtype:
@@ -68,19 +87,23 @@ def gated(
             )
         return Meta(gate.shape, gate.dtype)
 
+    def composed(gate: Any, up: Any, *rest: Any) -> Any:
+        return compose(*((gate, up) if up is not None else ops.chunk(gate, 2, -1)), *rest)
+
     return op(
         name,
         doc=f"""
         {formula}
 
-        A fused kernel computes in float32 and rounds once.
+        Without `up`, `gate` holds both side by side, `[..., 2n]`, and the result is `[..., n]`. A
+        fused kernel computes in float32 and rounds once.
         """,
-        args=[tensor("gate", FLOATS), tensor("up", FLOATS), *extra],
+        args=[tensor("gate", FLOATS), tensor("up", FLOATS, optional=True), *extra],
         infer=infer,
-        compose=compose,
+        compose=composed,
         traits={ELEMENTWISE},
         method=False,
-        source="Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202",
+        source=source,
     )
 
 
@@ -111,6 +134,7 @@ def binary(
     extra: Iterable[Arg] = (),
     first: str = "input",
     second: str = "other",
+    source: str = "",
 ) -> Record:
     """Declares ``name(input, other)`` with broadcasting and promotion.
 
@@ -135,6 +159,7 @@ def binary(
         promote=promote,
         traits={ELEMENTWISE, COMMUTATIVE} if commutative else {ELEMENTWISE},
         compose=compose,
+        source=source,
     )
 
 
@@ -142,4 +167,4 @@ def as_bool(_: Any) -> Any:
     return dtypes.bool
 
 
-__all__ = ["ALL", "BOOL", "as_bool", "binary", "common", "like", "unary"]
+__all__ = ["ALL", "BOOL", "as_bool", "binary", "common", "gated", "halved", "like", "unary"]

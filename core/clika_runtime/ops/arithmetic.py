@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import ops
-from ._promotion import NUMBERS, to_float
+from .. import dtypes, ops
+from ._promotion import ALL, FLOATS, INTS, NUMBERS, to_float
 from ._rules import binary, common
 from ._shapes import broadcast
 from .record import ELEMENTWISE, Meta, op, scalar, static, tensor
@@ -74,8 +74,72 @@ binary(
     NUMBERS,
 )
 binary(
+    "fmod",
+    "input - other * trunc(input / other): the remainder with the sign of input.",
+    NUMBERS,
+)
+binary(
     "floor_divide",
     "floor(input / other), in the common dtype.",
     NUMBERS,
     compose=lambda input, other: ops.div(input, other, rounding_mode="floor"),
+)
+binary(
+    "fmax",
+    "The larger of input and other; where one is NaN, the other one.",
+    commutative=True,
+)
+binary(
+    "fmin",
+    "The smaller of input and other; where one is NaN, the other one.",
+    commutative=True,
+)
+binary(
+    "heaviside",
+    "0 where input is below 0, 1 above, and `values` where it is 0.",
+    second="values",
+)
+binary("copysign", "|input| with the sign of other, that of -0.0 too.", compute=to_float)
+binary("gcd", "The greatest common divisor of |input| and |other|; of 0 and 0 it is 0.", INTS)
+binary("lcm", "The least common multiple of |input| and |other|; 0 where one is 0.", INTS)
+binary("atan2", "The angle of the point (other, input) in [-pi, pi].", compute=to_float)
+binary("hypot", "sqrt(input^2 + other^2), without overflow in between.", FLOATS, commutative=True)
+binary("logaddexp", "ln(e^input + e^other).", FLOATS, commutative=True)
+binary("logaddexp2", "The logarithm to base 2 of 2^input + 2^other.", FLOATS, commutative=True)
+binary("nextafter", "The number of the dtype next to input in the direction of other.", FLOATS)
+binary(
+    "float_power",
+    "input ^ exponent, computed and given in float64.",
+    compute=lambda _: dtypes.float64,
+    second="exponent",
+)
+
+
+def _ldexp(input: Meta, other: Meta) -> Any:
+    # 2^other is a floating-point number of its own class of operand.
+    power = Meta(other.shape, to_float(other.dtype), weak=other.weak)
+    return common("ldexp", FLOATS, input, power)
+
+
+op(
+    "ldexp",
+    doc="input * 2^other.",
+    args=[tensor("input", ALL, number=True), tensor("other", ALL, number=True)],
+    infer=lambda input, other: Meta(
+        broadcast("ldexp", input.shape, other.shape), _ldexp(input, other)
+    ),
+    promote=_ldexp,
+    traits={ELEMENTWISE},
+)
+op(
+    "frexp",
+    doc="""
+    The mantissa in [1/2, 1) and the exponent (int32) of x = mantissa * 2^exponent.
+
+    0, infinities and NaN are their own mantissa, with exponent 0.
+    """,
+    args=[tensor("input", FLOATS)],
+    infer=lambda input: (Meta(input.shape, input.dtype), Meta(input.shape, dtypes.int32)),
+    traits={ELEMENTWISE},
+    outputs=2,
 )

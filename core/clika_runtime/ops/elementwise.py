@@ -8,7 +8,7 @@ from typing import Any
 from .. import dtypes, ops
 from ._promotion import ALL, FLOATS, NUMBERS, to_float
 from ._rules import unary
-from .record import static
+from .record import scalar, static
 
 
 def _square(input: Any) -> Any:
@@ -100,5 +100,49 @@ unary(
 unary("square", "x * x, element by element.", NUMBERS, compose=_square)
 unary("floor", "The largest integer not above x, element by element.", NUMBERS)
 unary("ceil", "The smallest integer not below x, element by element.", NUMBERS)
-unary("round", "The integer nearest to x, halves to the even one, element by element.", NUMBERS)
+unary("trunc", "The integer next to x towards zero, element by element.", NUMBERS)
+unary("frac", "x - trunc(x), element by element: what is left, with the sign of x.", FLOATS)
+unary(
+    "round",
+    """
+    The integer nearest to x, halves to the even one, element by element.
+
+    With `decimals` not 0, the nearest multiple of 10^-decimals; integers stay as they are.
+    """,
+    NUMBERS,
+    extra=[static("decimals", "int", 0, keyword_only=True)],
+)
 unary("sign", "-1, 0 or 1 by the sign of x, element by element; NaN gives 0.", ALL)
+unary("exp2", "2^x, element by element.", ALL, floats=True)
+unary("expm1", "e^x - 1, element by element, exact near 0.", ALL, floats=True)
+unary("log2", "The logarithm of x to base 2, element by element.", ALL, floats=True)
+unary("log10", "The logarithm of x to base 10, element by element.", ALL, floats=True)
+unary("log1p", "ln(1 + x), element by element, exact near 0.", ALL, floats=True)
+unary("tan", "tan(x) of x in radians, element by element.", ALL, floats=True)
+unary("asin", "The angle in [-pi/2, pi/2] whose sine is x; NaN beyond [-1, 1].", ALL, floats=True)
+unary("acos", "The angle in [0, pi] whose cosine is x; NaN beyond [-1, 1].", ALL, floats=True)
+unary("atan", "The angle in (-pi/2, pi/2) whose tangent is x.", ALL, floats=True)
+unary("sinh", "(e^x - e^-x) / 2, element by element.", ALL, floats=True)
+unary("cosh", "(e^x + e^-x) / 2, element by element.", ALL, floats=True)
+unary("asinh", "The inverse of sinh: ln(x + sqrt(x^2 + 1)).", ALL, floats=True)
+unary("acosh", "The inverse of cosh: ln(x + sqrt(x^2 - 1)); NaN below 1.", ALL, floats=True)
+unary(
+    "atanh", "The inverse of tanh: ln((1 + x) / (1 - x)) / 2; NaN beyond [-1, 1].", ALL, floats=True
+)
+unary("deg2rad", "x * pi / 180, element by element: degrees as radians.", ALL, floats=True)
+unary("rad2deg", "x * 180 / pi, element by element: radians as degrees.", ALL, floats=True)
+unary(
+    "nan_to_num",
+    """
+    x with `nan` in the place of NaN, and `posinf` and `neginf` in that of the infinities.
+
+    An absent `posinf` or `neginf` is the largest or the smallest finite number of the dtype.
+    Integers and bool stay as they are.
+    """,
+    ALL,
+    extra=[
+        scalar("nan", "float", 0.0),
+        scalar("posinf", "float", None),
+        scalar("neginf", "float", None),
+    ],
+)

@@ -46,5 +46,10 @@ CLIKA_KERNELS(arithmetic,
               over("maximum", run_plain<Maximum>),
               over("minimum", run_plain<Minimum>),
               over("remainder", run_plain<Remainder>),
-              over("floor_divide", run_plain<DivideFloor>))
+              over("floor_divide", run_plain<DivideFloor>),
+              over("fmod", run_plain<Fmod>),
+              over("fmax", run_plain<Fmax>),
+              over("fmin", run_plain<Fmin>),
+              over("heaviside", run_plain<Heaviside>),
+              over("copysign", run_plain<Copysign>))
 #include "level_end.hpp"

@@ -141,6 +141,45 @@ struct Minimum {
   }
 };
 
+struct Fmod {
+  template <class T>
+  static T apply(T a, T b) {
+    if constexpr (std::is_integral<T>::value) {
+      if constexpr (std::is_signed<T>::value) {
+        if (b == -1) return 0;
+      }
+      return a % b;
+    } else {
+      return std::fmod(a, b);
+    }
+  }
+};
+// The larger and the smaller one, where NaN stands for an absent number.
+struct Fmax {
+  template <class T>
+  static T apply(T a, T b) {
+    return a > b || b != b ? a : b;
+  }
+};
+struct Fmin {
+  template <class T>
+  static T apply(T a, T b) {
+    return a < b || b != b ? a : b;
+  }
+};
+struct Heaviside {
+  template <class T>
+  static T apply(T a, T b) {
+    return a == T{0} ? b : a != a ? a : static_cast<T>(a > T{0});
+  }
+};
+struct Copysign {
+  template <class T>
+  static T apply(T a, T b) {
+    return std::copysign(a, b);
+  }
+};
+
 // a + alpha * b and a - alpha * b with alpha other than 1.
 template <int kSign, class C>
 void scaled_tile(const C* a, const C* b, C* out, int64_t n, const Params& params) {

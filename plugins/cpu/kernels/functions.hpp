@@ -1,4 +1,4 @@
-// The functions of one tensor, for every compute type. Included after elementwise.hpp.
+// The functions of one tensor, for every compute type. Included after elementwise.hpp and each.hpp.
 
 struct Neg {
   template <class T>
@@ -58,6 +58,7 @@ struct Sign {
 CLIKA_ROUNDING(Floor, std::floor)
 CLIKA_ROUNDING(Ceil, std::ceil)
 CLIKA_ROUNDING(Round, std::nearbyint)
+CLIKA_ROUNDING(Trunc, std::trunc)
 #undef CLIKA_ROUNDING
 
 #define CLIKA_FUNCTION(Name, expression) \
@@ -68,7 +69,15 @@ CLIKA_ROUNDING(Round, std::nearbyint)
     }                                    \
   };
 CLIKA_FUNCTION(Exp, std::exp(x))
+CLIKA_FUNCTION(Exp2, std::exp2(x))
+CLIKA_FUNCTION(Expm1, std::expm1(x))
 CLIKA_FUNCTION(Log, std::log(x))
+CLIKA_FUNCTION(Log2, std::log2(x))
+CLIKA_FUNCTION(Log10, std::log10(x))
+CLIKA_FUNCTION(Log1p, std::log1p(x))
+CLIKA_FUNCTION(Frac, x - std::trunc(x))
+CLIKA_FUNCTION(Deg2rad, x * T(0.017453292519943295))
+CLIKA_FUNCTION(Rad2deg, x * T(57.295779513082320877))
 CLIKA_FUNCTION(Sqrt, std::sqrt(x))
 CLIKA_FUNCTION(Rsqrt, T{1} / std::sqrt(x))
 CLIKA_FUNCTION(Sin, std::sin(x))
@@ -82,3 +91,22 @@ CLIKA_FUNCTION(Gelu, T(0.5) * x * std::erfc(x * T(-0.7071067811865476)))
 // (1 + tanh u) / 2 is sigmoid(2 u), which does not cancel for negative u.
 CLIKA_FUNCTION(GeluTanh, x / (T{1} + std::exp(T(-1.5957691216057308) * (x + T(0.044715) * x * x * x))))
 #undef CLIKA_FUNCTION
+
+// x rounded to a number of decimals (attribute 0), which is not 0. Where the scaled number is out of range, x has no
+// digits there to round.
+struct RoundDecimals {
+  template <class T>
+  static T apply(T x, const Numbers& k) {
+    const T power = static_cast<T>(k.f[0]);
+    if (k.i[0] < 0) return std::nearbyint(x / power) * (power < std::numeric_limits<T>::max() ? power : T{1});
+    const T scaled = x * power;
+    return std::fabs(scaled) < std::numeric_limits<T>::max() ? std::nearbyint(scaled) / power : x;
+  }
+};
+template <class C>
+int32_t round_decimals(const clika_call* call, int64_t decimals) {
+  Numbers numbers;
+  numbers.i[0] = decimals;
+  numbers.f[0] = std::pow(10.0, std::fabs(static_cast<double>(decimals)));
+  return drive_each<C, Own<C>>(call, {&call->inputs[0]}, each_tile<RoundDecimals, C, 1>, numbers);
+}

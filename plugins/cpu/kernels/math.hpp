@@ -6,17 +6,25 @@ CLIKA_INLINE vf copy_sign(vf magnitude, vf sign) {
 }
 
 // |x| < 0.6: x + x^3 P(x^2); above: 1 - 2 / (e^(2|x|) + 1).
-CLIKA_INLINE vf vtanh(vf x) {
-  const vf a = vabs(x);
-  const vf u = x * x;
+CLIKA_INLINE vf tanh_near(vf u) {  // P(u)
   vf p = splat(-0.005905868019f);
   p = fma(p, u, splat(0.02080538496f));
   p = fma(p, u, splat(-0.05378668383f));
   p = fma(p, u, splat(0.1333195865f));
-  p = fma(p, u, splat(-0.3333329856f));
-  const vf small = fma(p * u, x, x);
+  return fma(p, u, splat(-0.3333329856f));
+}
+CLIKA_INLINE vf vtanh(vf x) {
+  const vf a = vabs(x);
+  const vf u = x * x;
+  const vf small = fma(tanh_near(u) * u, x, x);
   const vf large = 1.0f - 2.0f / (vexp(a + a) + 1.0f);
   return select(a < 0.6f, small, copy_sign(large, x));
+}
+
+// x - tanh(x), without cancellation near 0.
+CLIKA_INLINE vf vtanhshrink(vf x) {
+  const vf u = x * x;
+  return select(vabs(x) < 0.6f, -(tanh_near(u) * u) * x, x - vtanh(x));
 }
 
 // |x| < 1: x P(x^2).
@@ -61,3 +69,93 @@ CLIKA_INLINE vf vgelu(vf x) {
 }
 // (1 + tanh u) / 2 is sigmoid(2 u), which does not cancel for negative u.
 CLIKA_INLINE vf vgelu_tanh(vf x) { return x * vsigmoid(1.5957691f * (x + 0.044715f * x * x * x)); }
+
+// 2^x: the whole part goes into the exponent, e^(r ln 2) for the rest |r| <= 1/2. The clamps keep the exponent's
+// bits; 2^-150 and 2^129 are 0 and infinity.
+CLIKA_INLINE vf vexp2(vf x) {
+  const vf clamped = vmin(splat(129.0f), vmax(splat(-151.0f), x));
+  const vf n = round_small(clamped);
+  const vf r = (clamped - n) * 0.693147182f;
+  vf p = splat(0.00139262034f);
+  p = fma(p, r, splat(0.00836319488f));
+  p = fma(p, r, splat(0.0416665545f));
+  p = fma(p, r, splat(0.166665769f));
+  p = fma(p, r, splat(5.0e-1f));
+  p = fma(p, r * r, r) + 1.0f;
+  const vi whole = __builtin_convertvector(n, vi);
+  const vi half = whole >> 1;
+  const vf result = p * as_float((half + 127) << 23) * as_float((whole - half + 127) << 23);
+  return select(x == x, result, x);
+}
+
+// e^x - 1 for x of any size: 2^n (e^r - 1) + (2^n - 1), where nothing cancels.
+CLIKA_INLINE vf vexpm1(vf x) {
+  const vf clamped = vmin(splat(89.0f), vmax(splat(-25.0f), x));  // below it the result rounds to -1
+  const vf n = round_small(clamped * splat(1.44269504f));
+  vf r = fma(n, splat(-0.693145751953125f), clamped);
+  r = fma(n, splat(-1.42860677e-6f), r);
+  vf p = splat(0.00139262034f);
+  p = fma(p, r, splat(0.00836319488f));
+  p = fma(p, r, splat(0.0416665545f));
+  p = fma(p, r, splat(0.166665769f));
+  p = fma(p, r, splat(5.0e-1f));
+  const vf less = fma(p, r * r, r);
+  const vi whole = __builtin_convertvector(n, vi);
+  const vi half = whole >> 1;  // 2^128 is no float: two steps
+  const vf first = as_float((half + 127) << 23);
+  const vf second = as_float((whole - half + 127) << 23);
+  const vf scale = first * second;
+  const vf result = select(n > 126.0f, (less + 1.0f) * first * second, fma(less, scale, scale - 1.0f));
+  return select(x == x, select(vabs(x) < 1e-6f, x, result), x);
+}
+
+// ln(x) = e ln 2 + ln(m) for x = 2^e m with m in [1/sqrt 2, sqrt 2): e, and ln(m) by f - f^2/2 + f^3 P(f), f = m - 1.
+// x must be positive and finite; a subnormal one is scaled first.
+CLIKA_INLINE vf log_parts(vf x, vf* exponent) {
+  const vi tiny = x < 1.17549435e-38f;
+  const vf scaled = select(tiny, x * 8388608.0f, x);
+  const vi shifted = as_int(scaled) - 0x3f3504f3;  // the bits of 1/sqrt 2
+  const vi e = shifted >> 23;
+  const vf f = as_float((shifted & 0x7fffff) + 0x3f3504f3) - 1.0f;
+  *exponent = __builtin_convertvector(e, vf) - select(tiny, splat(23.0f), zero());
+  vf p = splat(0.0674660131f);
+  p = fma(p, f, splat(-0.116756409f));
+  p = fma(p, f, splat(0.118881747f));
+  p = fma(p, f, splat(-0.124055915f));
+  p = fma(p, f, splat(0.142195508f));
+  p = fma(p, f, splat(-0.166679963f));
+  p = fma(p, f, splat(0.200021192f));
+  p = fma(p, f, splat(-0.250000089f));
+  p = fma(p, f, splat(0.333333135f));
+  const vf square = f * f;
+  return f + fma(square * f, p, -0.5f * square);
+}
+// What a logarithm gives outside (0, inf).
+CLIKA_INLINE vf log_border(vf x, vf inside) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const vf edge = select(x == 0.0f, splat(-kInf), select(x == kInf, x, splat(std::numeric_limits<float>::quiet_NaN())));
+  return select((x > 0.0f) & (x < kInf), inside, edge);
+}
+CLIKA_INLINE vf vlog(vf x) {
+  vf e;
+  const vf m = log_parts(x, &e);
+  return log_border(x, fma(e, splat(0.693145751953125f), fma(e, splat(1.42860677e-6f), m)));
+}
+CLIKA_INLINE vf vlog2(vf x) {
+  vf e;
+  const vf m = log_parts(x, &e);
+  return log_border(x, fma(m, splat(1.44269502f), fma(m, splat(1.92596303e-8f), e)));
+}
+CLIKA_INLINE vf vlog10(vf x) {
+  vf e;
+  const vf m = log_parts(x, &e);
+  const vf low = fma(e, splat(4.60503898e-6f), m * -1.010305e-8f);
+  return log_border(x, fma(e, splat(0.301025391f), fma(m, splat(0.434294492f), low)));
+}
+// ln(1 + x): the rounding of w = 1 + x is put right by its first order, (x - (w - 1)) / w.
+CLIKA_INLINE vf vlog1p(vf x) {
+  const vf w = 1.0f + x;
+  const vf result = vlog(w) + (x - (w - 1.0f)) / w;
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  return select((x > -1.0f) & (x < kInf), select(vabs(x) < 1e-7f, x, result), vlog(w));
+}

@@ -80,6 +80,49 @@ int32_t run_floor_divide(const clika_call* call) {
   return divides_by_zero(call) ? zero_divisor(call) : run_plain<DivideFloor>(call);
 }
 
+int32_t run_fmod(const clika_call* call) {
+  return divides_by_zero(call) ? zero_divisor(call) : run_plain<Fmod>(call);
+}
+
+int32_t run_copysign(const clika_call* call) {
+  return drive_binary<double>(call, binary_tile<Copysign, double>, Params());
+}
+
+// Of absolute values; those of the smallest integer wrap around.
+uint64_t divisor(uint64_t a, uint64_t b) {
+  while (b != 0) {
+    const uint64_t r = a % b;
+    a = b;
+    b = r;
+  }
+  return a;
+}
+template <class T>
+uint64_t magnitude(T x) {
+  return x < T{0} ? uint64_t{0} - static_cast<uint64_t>(x) : static_cast<uint64_t>(x);
+}
+struct Gcd {
+  template <class T>
+  static T apply(T a, T b) {
+    return static_cast<T>(divisor(magnitude(a), magnitude(b)));
+  }
+};
+struct Lcm {
+  template <class T>
+  static T apply(T a, T b) {
+    const uint64_t x = magnitude(a);
+    const uint64_t y = magnitude(b);
+    return x == 0 || y == 0 ? T{0} : static_cast<T>(x / divisor(x, y) * y);
+  }
+};
+template <class Op>
+int32_t run_integers(const clika_call* call) {
+  Functions<BinaryTile> f;
+  f.on_int = binary_tile<Op, int64_t>;
+  f.on_uint = binary_tile<Op, uint64_t>;
+  return binary(call, f, Params());
+}
+
 constexpr uint64_t kAll = F64 | INTS | BOOL;
 constexpr uint64_t kNumbers = F64 | INTS;
 
@@ -96,5 +139,12 @@ CLIKA_KERNELS(arithmetic,
               over("maximum", run_plain<Maximum>, kAll),
               over("minimum", run_plain<Minimum>, kAll),
               over("remainder", run_remainder, kNumbers),
-              over("floor_divide", run_floor_divide, kNumbers))
+              over("floor_divide", run_floor_divide, kNumbers),
+              over("fmod", run_fmod, kNumbers),
+              over("fmax", run_plain<Fmax>, kAll),
+              over("fmin", run_plain<Fmin>, kAll),
+              over("heaviside", run_plain<Heaviside>, kAll),
+              over("copysign", run_copysign, F64),
+              over("gcd", run_integers<Gcd>, INTS),
+              over("lcm", run_integers<Lcm>, INTS))
 #include "level_end.hpp"

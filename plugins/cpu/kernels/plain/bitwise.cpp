@@ -1,6 +1,7 @@
 // Operations on the bits of integers, and the logical operations on bool.
 #include "level.hpp"
 #include "elementwise.hpp"
+#include "each.hpp"
 
 struct And {
   template <class T>
@@ -48,6 +49,35 @@ int32_t run_not(const clika_call* call) {
   return unary(call, f);
 }
 
+// Shifts by a negative number or by all bits and more shift everything out.
+struct ShiftLeft {
+  template <class T>
+  static T apply(T a, T b, const Numbers& k) {
+    return static_cast<uint64_t>(b) >= static_cast<uint64_t>(k.i[0])
+               ? T{0}
+               : static_cast<T>(static_cast<uint64_t>(a) << static_cast<uint64_t>(b));
+  }
+};
+struct ShiftRight {
+  template <class T>
+  static T apply(T a, T b, const Numbers& k) {
+    const bool out = static_cast<uint64_t>(b) >= static_cast<uint64_t>(k.i[0]);
+    if (out) return a < T{0} ? static_cast<T>(-1) : T{0};
+    return static_cast<T>(a >> b);
+  }
+};
+template <class Op>
+int32_t run_shift(const clika_call* call) {
+  Numbers numbers;
+  numbers.i[0] = 8 * bytes_of(call->inputs[0].dtype);
+  if (call->inputs[0].dtype == CLIKA_UINT64) {
+    return drive_each<uint64_t, Own<uint64_t>>(call, {&call->inputs[0], &call->inputs[1]},
+                                               each_tile<Op, uint64_t, 2>, numbers);
+  }
+  return drive_each<int64_t, Own<int64_t>>(call, {&call->inputs[0], &call->inputs[1]},
+                                           each_tile<Op, int64_t, 2>, numbers);
+}
+
 constexpr Entry over(const char* name, clika_kernel_fn run, uint64_t dtypes) {
   return Entry(name, run).in(dtypes).out(dtypes).inplace();
 }
@@ -57,6 +87,8 @@ CLIKA_KERNELS(bitwise,
               over("bitwise_and", run_binary<And>, INTS | BOOL),
               over("bitwise_or", run_binary<Or>, INTS | BOOL),
               over("bitwise_xor", run_binary<Xor>, INTS | BOOL),
+              over("bitwise_left_shift", run_shift<ShiftLeft>, INTS),
+              over("bitwise_right_shift", run_shift<ShiftRight>, INTS),
               over("logical_and", run_binary<And>, BOOL),
               over("logical_or", run_binary<Or>, BOOL),
               over("logical_xor", run_binary<Xor>, BOOL))

@@ -1,6 +1,7 @@
 // Comparisons of two operands in one dtype, with broadcasting; the result is bool.
 #include "level.hpp"
 #include "elementwise.hpp"
+#include "each.hpp"
 
 struct Equal {
   template <class T>
@@ -51,6 +52,40 @@ struct IsInf {
            (a == std::numeric_limits<T>::infinity() || a == -std::numeric_limits<T>::infinity());
   }
 };
+struct IsFinite {
+  template <class T>
+  static bool apply(T a) {
+    return a == a && !IsInf::apply(a);
+  }
+};
+struct IsPosInf {
+  template <class T>
+  static bool apply(T a) {
+    return a > T{0} && IsInf::apply(a);
+  }
+};
+struct IsNegInf {
+  template <class T>
+  static bool apply(T a) {
+    return a < T{0} && IsInf::apply(a);
+  }
+};
+struct IsReal {
+  template <class T>
+  static bool apply(T) {
+    return true;
+  }
+};
+struct SignBit {
+  template <class T>
+  static bool apply(T a) {
+    if constexpr (std::is_integral<T>::value) {
+      return a < T{0};
+    } else {
+      return std::signbit(a);
+    }
+  }
+};
 struct Not {
   template <class T>
   static bool apply(T a) {
@@ -88,6 +123,46 @@ int32_t run_unary(const clika_call* call) {
   return unary_test(call, functions);
 }
 
+// |a - b| <= atol + |rtol b|, in double: integers of more than 53 bits are subtracted before they are rounded.
+// Numbers: rtol, atol; i[2]: whether NaN is close to NaN.
+struct IsClose {
+  template <class T>
+  static T apply(T a, T b, const Numbers& k) {
+    if (a == b) return T{1};
+    if constexpr (!std::is_integral<T>::value) {
+      if (a != a || b != b) return a != a && b != b && k.i[2] != 0 ? T{1} : T{0};
+      if (IsInf::apply(a) || IsInf::apply(b)) return T{0};
+    }
+    const double gap = std::is_integral<T>::value
+                           ? static_cast<double>(static_cast<uint64_t>(a > b ? a : b) -
+                                                 static_cast<uint64_t>(a > b ? b : a))
+                           : std::fabs(static_cast<double>(a) - static_cast<double>(b));
+    return static_cast<T>(gap <= k.f[1] + std::fabs(k.f[0] * static_cast<double>(b)));
+  }
+};
+template <class C>
+int32_t close(const clika_call* call) {
+  Numbers numbers = numbers_of(call);
+  numbers.i[2] = attr_int(call, 0, 0);
+  return drive_each<C, Own<C>>(call, {&call->inputs[0], &call->inputs[1]}, each_tile<IsClose, C, 2>, numbers);
+}
+int32_t run_isclose(const clika_call* call) {
+  const Numbers numbers = numbers_of(call);
+  if (!(numbers.f[0] >= 0.0 && numbers.f[1] >= 0.0)) {
+    return refuse(call, "isclose: rtol and atol must be >= 0, got %g and %g", numbers.f[0], numbers.f[1]);
+  }
+  switch (compute_of(call->inputs[0].dtype)) {
+    case kFloat:
+      return close<float>(call);
+    case kDouble:
+      return close<double>(call);
+    case kUint:
+      return close<uint64_t>(call);
+    default:
+      return close<int64_t>(call);
+  }
+}
+
 constexpr Entry over(const char* name, clika_kernel_fn run) {
   return Entry(name, run).in(FLOATS | F64 | INTS | BOOL).out(BOOL);
 }
@@ -101,5 +176,11 @@ CLIKA_KERNELS(comparison,
               over("ge", run_binary<GreaterEqual>),
               over("isnan", run_unary<IsNan>),
               over("isinf", run_unary<IsInf>),
+              over("isfinite", run_unary<IsFinite>),
+              over("isposinf", run_unary<IsPosInf>),
+              over("isneginf", run_unary<IsNegInf>),
+              over("isreal", run_unary<IsReal>),
+              over("signbit", run_unary<SignBit>),
+              over("isclose", run_isclose),
               over("logical_not", run_unary<Not>))
 #include "level_end.hpp"

@@ -1,4 +1,5 @@
-// where: input where condition is true, else other; and clamp: min(max(x, low), high).
+// where: input where condition is true, else other; masked_fill: a number where the mask is true; and clamp:
+// min(max(x, low), high).
 #include "level.hpp"
 #include "elementwise.hpp"
 
@@ -11,10 +12,8 @@ void choose(const uint8_t* condition, int64_t c_step, const void* yes, int64_t y
   for (int64_t i = 0; i < n; ++i) to[i * o_step] = condition[i * c_step] ? y[i * y_step] : x[i * n_step];
 }
 
-int32_t run_where(const clika_call* call) {
-  const clika_value& condition = call->inputs[0];
-  const clika_value& yes = call->inputs[1];
-  const clika_value& no = call->inputs[2];
+int32_t select_by(const clika_call* call, const clika_value& condition, const clika_value& yes,
+                  const clika_value& no) {
   clika_value& out = call->outputs[0];
   const int64_t size = bytes_of(out.dtype);
   const Walk<4> walk({&out, &condition, &yes, &no});
@@ -29,6 +28,13 @@ int32_t run_where(const clika_call* call) {
     });
   });
   return CLIKA_OK;
+}
+
+int32_t run_where(const clika_call* call) {
+  return select_by(call, call->inputs[0], call->inputs[1], call->inputs[2]);
+}
+int32_t run_masked_fill(const clika_call* call) {  // input, mask, value
+  return select_by(call, call->inputs[1], call->inputs[2], call->inputs[0]);
 }
 
 template <class C>
@@ -90,5 +96,6 @@ constexpr uint64_t kAll = FLOATS | F64 | INTS | BOOL;
 
 CLIKA_KERNELS(where,
               Entry("where", run_where).in(BOOL, kAll, kAll).out(kAll),
+              Entry("masked_fill", run_masked_fill).in(kAll, BOOL, kAll).out(kAll).inplace(),
               Entry("clamp", run_clamp).in(kAll).out(kAll).inplace())
 #include "level_end.hpp"
