@@ -181,16 +181,15 @@ CLIKA_INLINE void multiply_part(const Format& format, int part, const ActBlock<T
   constexpr int kWords = 8 / H;
 #pragma GCC unroll 2
   for (int h = 0; h < H; ++h) {
-    P products[T];
-#pragma GCC unroll 8
-    for (int j = h * kWords; j < (h + 1) * kWords; ++j) {
-      const auto words = P::prepare(format.codes(part, j));
-      for (int t = 0; t < T; ++t) products[t].add(words, a.q[t], j);
+    TileProducts<Format::kCodes, T> products;
+#pragma GCC unroll 4
+    for (int j = h * kWords; j < (h + 1) * kWords; j += 2) {
+      products.add(format.codes(part, j), format.codes(part, j + 1), a.q, j);
     }
     const vf scale = format.scale(part, h);
     const vf minimum = minimum_of(format, part, h);
     for (int t = 0; t < T; ++t) {
-      vi total = products[t].total();
+      vi total = products.total(t);
       if constexpr (kFactor<Format> != 0) total += splat_int(static_cast<int32_t>(a.s[h][t]));
       sums[t] = fma(to_floats(total), scale * splat(a.d[t]), sums[t]);
       if constexpr (Format::kMinimum) sums[t] = fma(minimum, splat(float_of(a.s[h][t])), sums[t]);

@@ -53,6 +53,7 @@ CLIKA_INLINE int32_t word_at(const uint8_t* p) {
 //   prepare(words)   what of a word of codes is the same for every token
 //   add(w, a, j)     adds the products of word j (columns 4 j .. 4 j + 3) with the token's codes at `a`
 //   total()          the sums as int32: at most 255 * 32 * 32639 < 2^31
+// TileProducts<kCodes, T>, below, is the same for T tokens and two words at a time.
 
 #if CLIKA_X86 && CLIKA_LEVEL == 2
 template <Codes kCodes>
@@ -179,6 +180,37 @@ CLIKA_INLINE int32_t sum_lanes(vi x) {
   return _mm_cvtsi128_si32(_mm_add_epi32(h, _mm_shuffle_epi32(h, 0xb1)));
 }
 
+#elif CLIKA_ARM && CLIKA_LEVEL >= 1
+template <Codes kCodes>
+struct Products {
+  static constexpr Form kForm = Form::kSplit;
+  static constexpr int kSignedOffset = 0;
+  int32x4_t high = {};  // not an intrinsic: an implicit constructor has no level
+  int32x4_t low = {};
+
+  static CLIKA_INLINE vu prepare(vu words) { return words; }
+  CLIKA_INLINE void add(vu words, const uint8_t* a, int j) {
+    const int8x16_t w = (int8x16_t)words;
+    high = vdotq_s32(high, w, vreinterpretq_s8_s32(vdupq_n_s32(word_at(a + 4 * j))));
+    low = vdotq_s32(low, w, vreinterpretq_s8_s32(vdupq_n_s32(word_at(a + kBlock + 4 * j))));
+  }
+  CLIKA_INLINE vi total() const { return (vi)vaddq_s32(vshlq_n_s32(high, 8), low); }
+};
+
+template <Form kForm>
+CLIKA_INLINE void store_codes(uint8_t* p, const vi (&x)[kBlockLanes]) {
+  static_assert(kForm == Form::kSplit, "the only form of these levels");
+  for (int i = 0; i < kBlockLanes; i += 2) {
+    const int16x8_t q = vcombine_s16(vmovn_s32((int32x4_t)x[i]), vmovn_s32((int32x4_t)x[i + 1]));
+    const int16x8_t high = vshrq_n_s16(vaddq_s16(q, vdupq_n_s16(128)), 8);  // 32639 + 128 is the largest int16
+    vst1_s8(reinterpret_cast<int8_t*>(p) + 4 * i, vmovn_s16(high));
+    // The low byte of q is the low byte of q - 256 * high.
+    vst1_s8(reinterpret_cast<int8_t*>(p) + kBlock + 4 * i, vmovn_s16(q));
+  }
+}
+CLIKA_INLINE int32_t max_lane(vi x) { return vmaxvq_s32((int32x4_t)x); }
+CLIKA_INLINE int32_t sum_lanes(vi x) { return vaddvq_s32((int32x4_t)x); }
+
 #else
 template <Codes kCodes>
 struct Products {
@@ -209,4 +241,59 @@ CLIKA_INLINE void store_codes(uint8_t* p, const vi (&x)[kBlockLanes]) {
 }
 CLIKA_INLINE int32_t max_lane(vi x) { return std::max(std::max(x[0], x[1]), std::max(x[2], x[3])); }
 CLIKA_INLINE int32_t sum_lanes(vi x) { return (x[0] + x[1]) + (x[2] + x[3]); }
+#endif
+
+// The integer products of T tokens, words j and j + 1 at a time; `a[t]` are the tokens' codes.
+template <Codes kCodes, int T>
+struct TileProducts {
+  Products<kCodes> token[T];
+
+  CLIKA_INLINE void add(vu first, vu second, const uint8_t (&a)[T][2 * kBlock], int j) {
+    const auto w0 = Products<kCodes>::prepare(first);
+    for (int t = 0; t < T; ++t) token[t].add(w0, a[t], j);
+    const auto w1 = Products<kCodes>::prepare(second);
+    for (int t = 0; t < T; ++t) token[t].add(w1, a[t], j + 1);
+  }
+  CLIKA_INLINE vi total(int t) const { return token[t].total(); }
+};
+
+#if CLIKA_ARM && CLIKA_LEVEL == 2
+// smmla multiplies two tokens by two rows, eight columns deep: tokens go in pairs, an odd last one beside itself.
+template <Codes kCodes, int T>
+struct PairProducts {
+  static constexpr int kPairs = (T + 1) / 2;
+  int32x4_t high[kPairs][2] = {};  // [pair][rows 0 1, rows 2 3]: token 0 with two rows, token 1 with two rows
+  int32x4_t low[kPairs][2] = {};
+
+  static CLIKA_INLINE int8x16_t two(const uint8_t* first, const uint8_t* second) {
+    return vcombine_s8(vld1_s8(reinterpret_cast<const int8_t*>(first)),
+                       vld1_s8(reinterpret_cast<const int8_t*>(second)));
+  }
+  CLIKA_INLINE void add(vu first, vu second, const uint8_t (&a)[T][2 * kBlock], int j) {
+    const int8x16_t rows[2] = {vreinterpretq_s8_u32(vzip1q_u32((uint32x4_t)first, (uint32x4_t)second)),
+                               vreinterpretq_s8_u32(vzip2q_u32((uint32x4_t)first, (uint32x4_t)second))};
+    for (int p = 0; p < kPairs; ++p) {
+      const uint8_t* one = a[2 * p] + 4 * j;
+      const uint8_t* other = a[2 * p + 1 < T ? 2 * p + 1 : 2 * p] + 4 * j;
+      const int8x16_t tokens_high = two(one, other);
+      const int8x16_t tokens_low = two(one + kBlock, other + kBlock);
+      for (int r = 0; r < 2; ++r) {
+        high[p][r] = vmmlaq_s32(high[p][r], tokens_high, rows[r]);
+        low[p][r] = vmmlaq_s32(low[p][r], tokens_low, rows[r]);
+      }
+    }
+  }
+  CLIKA_INLINE vi total(int t) const {
+    int32x4_t sum[2];
+    for (int r = 0; r < 2; ++r) sum[r] = vaddq_s32(vshlq_n_s32(high[t / 2][r], 8), low[t / 2][r]);
+    return t % 2 == 0 ? (vi)vcombine_s32(vget_low_s32(sum[0]), vget_low_s32(sum[1]))
+                      : (vi)vcombine_s32(vget_high_s32(sum[0]), vget_high_s32(sum[1]));
+  }
+};
+template <int T>
+struct TileProducts<Codes::kNibbles, T> : PairProducts<Codes::kNibbles, T> {};
+template <int T>
+struct TileProducts<Codes::kUnsigned, T> : PairProducts<Codes::kUnsigned, T> {};
+template <int T>
+struct TileProducts<Codes::kSigned, T> : PairProducts<Codes::kSigned, T> {};
 #endif

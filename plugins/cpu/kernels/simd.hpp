@@ -83,12 +83,22 @@ CLIKA_INLINE vf load(const float* p) { return *reinterpret_cast<const vf_any*>(p
 CLIKA_INLINE void store(float* p, vf x) { *reinterpret_cast<vf_any*>(p) = x; }
 
 CLIKA_INLINE vf widen_bf16(vh h) { return reinterpret_cast<vf>(__builtin_convertvector(h, vu) << 16); }
+#if CLIKA_ARM && CLIKA_LEVEL == 2
+CLIKA_INLINE vh narrow_bf16(vf x) {
+  const vh rounded = (vh)vcvt_bf16_f32((float32x4_t)x);
+  // The instruction's NaN is not the one that the other levels store.
+  const vh quiet = __builtin_convertvector((reinterpret_cast<vu>(x) >> 16) | 0x40u, vh);
+  const vh number = (vh)vmovn_u32((uint32x4_t)(x == x));
+  return (rounded & number) | (quiet & ~number);
+}
+#else
 CLIKA_INLINE vh narrow_bf16(vf x) {
   const vu u = reinterpret_cast<vu>(x);
   const vu rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   const vu quiet = (u >> 16) | 0x40u;
   return __builtin_convertvector(x == x ? rounded : quiet, vh);
 }
+#endif
 CLIKA_INLINE vf load(const bf16* p) { return widen_bf16(*reinterpret_cast<const vh_any*>(p)); }
 CLIKA_INLINE void store(bf16* p, vf x) { *reinterpret_cast<vh_any*>(p) = narrow_bf16(x); }
 
@@ -105,6 +115,14 @@ CLIKA_INLINE vf load(const f16* p) {
 }
 CLIKA_INLINE void store(f16* p, vf x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT));
+}
+#elif CLIKA_ARM && CLIKA_LEVEL >= 1
+CLIKA_INLINE vf load(const f16* p) {
+  const uint16x4_t bits = vld1_u16(reinterpret_cast<const uint16_t*>(p));
+  return (vf)vcvt_f32_f16(vreinterpret_f16_u16(bits));
+}
+CLIKA_INLINE void store(f16* p, vf x) {
+  vst1_u16(reinterpret_cast<uint16_t*>(p), vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)x)));
 }
 #else
 CLIKA_INLINE vf load(const f16* p) {
@@ -138,13 +156,15 @@ CLIKA_INLINE vf fma(vf a, vf b, vf c) {
   return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 #elif CLIKA_X86 && CLIKA_LEVEL == 1
   return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif CLIKA_ARM && CLIKA_LEVEL >= 1
+  return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #else
   return a * b + c;
 #endif
 }
 // The same for one float, with the same rounding as a lane of fma().
 CLIKA_INLINE float fma1(float a, float b, float c) {
-#if CLIKA_X86 && CLIKA_LEVEL >= 1
+#if (CLIKA_X86 || CLIKA_ARM) && CLIKA_LEVEL >= 1
   return __builtin_fmaf(a, b, c);
 #else
   return a * b + c;
@@ -159,6 +179,8 @@ CLIKA_INLINE vf vsqrt(vf x) {
   return (vf)_mm512_sqrt_ps((__m512)x);
 #elif CLIKA_X86 && CLIKA_LEVEL == 1
   return (vf)_mm256_sqrt_ps((__m256)x);
+#elif CLIKA_ARM && CLIKA_LEVEL >= 1
+  return (vf)vsqrtq_f32((float32x4_t)x);
 #else
   for (int i = 0; i < W; ++i) x[i] = std::sqrt(x[i]);
   return x;

@@ -8,11 +8,20 @@ Example::
 
 A packed weight is ``Packed(bytes, shape, scheme, layout)``; None is an absent optional argument; a
 list is a sequence argument.
+
+With ``CLIKA_KERNEL_SERVER`` set to a command (a kernel server, see kernel_server.cpp, maybe under
+an emulator) the kernels run there: the same tests cover another architecture.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
+import functools
+import os
+import shlex
+import struct
+import subprocess
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +50,8 @@ DTYPES = {
     torch.float8_e4m3fnuz: 21,
     torch.float8_e5m2fnuz: 22,
 }
-LEVELS = ("portable", "avx2", "avx512")
+SERVER = os.environ.get("CLIKA_KERNEL_SERVER", "")
+LEVELS = ("portable", "dotprod", "i8mm") if SERVER else ("portable", "avx2", "avx512")
 
 
 class Value(ctypes.Structure):
@@ -191,9 +201,163 @@ class KernelError(Exception):
 
 def usable_levels() -> list[str]:
     """Levels that this machine can run, the portable one first."""
+    return list(LEVELS[: LEVELS.index(best_level()) + 1])
+
+
+@functools.lru_cache
+def best_level() -> str:
+    """The best level of the machine, or of the one that the kernel server emulates."""
+    if SERVER:
+        return Reply(Server.shared().ask(b"\0")).text()
     from clika_runtime_cpu import _kernels
 
-    return list(LEVELS[: LEVELS.index(_kernels.level()) + 1])
+    return _kernels.level()
+
+
+# ---------------------------------------------------------------- kernels behind a pipe
+class Server:
+    """A kernel server process. Requests and replies are a length of 8 bytes and a payload."""
+
+    _shared: Server | None = None
+
+    def __init__(self, command: str = SERVER) -> None:
+        self.process = subprocess.Popen(
+            shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self.lock = threading.Lock()
+        atexit.register(self.process.kill)
+
+    @classmethod
+    def shared(cls) -> Server:
+        if cls._shared is None:
+            cls._shared = Server()
+        return cls._shared
+
+    def ask(self, request: bytes) -> bytes:
+        pipe = self.process
+        assert pipe.stdin and pipe.stdout
+        with self.lock:
+            pipe.stdin.write(struct.pack("<Q", len(request)) + request)
+            pipe.stdin.flush()
+            size = pipe.stdout.read(8)
+            if len(size) < 8:
+                raise RuntimeError(f"the kernel server ended with code {pipe.wait()}")
+            return pipe.stdout.read(struct.unpack("<Q", size)[0])
+
+
+class Reply:
+    """Reads a reply from its start."""
+
+    def __init__(self, payload: bytes) -> None:
+        self.payload = payload
+        self.at = 0
+
+    def numbers(self, form: str) -> tuple[Any, ...]:
+        found = struct.unpack_from("<" + form, self.payload, self.at)
+        self.at += struct.calcsize("<" + form)
+        return found
+
+    def bytes(self, size: int) -> bytes:
+        self.at += size
+        return self.payload[self.at - size : self.at]
+
+    def text(self) -> str:
+        return self.bytes(self.numbers("I")[0]).decode()
+
+
+def _text(value: str) -> bytes:
+    return struct.pack("<I", len(value.encode())) + value.encode()
+
+
+class Request:
+    """One call as bytes. Tensors that share a storage share a buffer of the server."""
+
+    def __init__(self) -> None:
+        self.storages: list[torch.UntypedStorage] = []
+
+    def value(self, x: Any) -> bytes:
+        if x is None:
+            return b"\0"
+        if isinstance(x, list):
+            return b"\2" + self.values(x)
+        data = x.data if isinstance(x, Packed) else x
+        storage = data.untyped_storage()
+        known = [s.data_ptr() for s in self.storages]
+        if storage.data_ptr() not in known or not storage.nbytes():
+            self.storages.append(storage)
+            known.append(storage.data_ptr())
+        offset = data.storage_offset() * data.element_size()
+        head = struct.pack("<BIq", 1, known.index(storage.data_ptr()), offset)
+        rank = len(x.shape)
+        shape = struct.pack(f"<{rank}q", *x.shape)
+        if isinstance(x, Packed):
+            size = data.numel() * data.element_size()
+            numbers = struct.pack("<iiiiq", x.dtype, x.scheme, x.layout, rank, size)
+            return head + numbers + shape + b"\0"
+        span = sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True)) + 1
+        size = max(0, span) * x.element_size() if x.numel() else 0
+        numbers = struct.pack("<iiiiq", DTYPES[x.dtype], 0, 0, rank, size)
+        return head + numbers + shape + b"\1" + struct.pack(f"<{rank}q", *x.stride())
+
+    def values(self, items: list[Any]) -> bytes:
+        return struct.pack("<I", len(items)) + b"".join(self.value(item) for item in items)
+
+    @staticmethod
+    def attr(a: Any) -> bytes:
+        if a is None:
+            return struct.pack("<ii", 0, 0)
+        if isinstance(a, torch.dtype):
+            a = DTYPES[a]
+        if isinstance(a, float):
+            return struct.pack("<iid", 2, 0, a)
+        if isinstance(a, (list, tuple)):
+            return struct.pack(f"<ii{len(a)}q", 3, len(a), *a)
+        return struct.pack("<iiq", 1, 0, int(a))
+
+    def send(
+        self,
+        verb: int,
+        kernels: Kernels,
+        op: str,
+        inputs: list[Any],
+        outputs: list[Any],
+        attrs: Any = (),
+        scalars: Any = (),
+        mode: int = 0,
+    ) -> tuple[int, Reply]:
+        """Status and the rest of the reply; what the kernel wrote is in the storages."""
+        values = self.values(inputs) + self.values(outputs)
+        head = (
+            struct.pack("<B", verb)
+            + _text(kernels.level)
+            + struct.pack("<iq", kernels.threads, kernels.grain or 0)
+        )
+        arrays = [
+            torch.tensor([], dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,))
+            for storage in self.storages
+        ]
+        buffers = struct.pack("<I", len(arrays)) + b"".join(
+            struct.pack("<Q", a.numel()) + a.numpy().tobytes() for a in arrays
+        )
+        tail = struct.pack("<I", len(attrs)) + b"".join(self.attr(a) for a in attrs)
+        tail += struct.pack("<I", len(scalars))
+        for s in scalars:
+            whole = int(s or 0) if not isinstance(s, float) or s == s and abs(s) < 2**62 else 0
+            tail += struct.pack("<qdii", whole, float(s or 0), isinstance(s, float), s is None)
+        reply = Reply(
+            Server.shared().ask(
+                head + buffers + _text(op) + values + tail + struct.pack("<i", mode)
+            )
+        )
+        (status,) = reply.numbers("i")
+        code, message = reply.text(), reply.text()
+        kernels.error = (status, code, message) if status else None
+        kernels.packed_as = reply.numbers("iq")
+        for array in arrays:
+            written = bytearray(reply.bytes(array.numel()))
+            if written:
+                array.copy_(torch.frombuffer(written, dtype=torch.uint8))
+        return status, reply
 
 
 class Kernels:
@@ -202,6 +366,11 @@ class Kernels:
     def __init__(
         self, level: str | None = None, threads: int = 1, grain: int | None = None
     ) -> None:
+        self.level = level or ""
+        self.threads = threads
+        self.grain = grain  # overrides every kernel's grain, to force odd splits
+        if SERVER:
+            return
         from clika_runtime_cpu import _kernels
 
         get = ctypes.pythonapi.PyCapsule_GetPointer
@@ -210,8 +379,6 @@ class Kernels:
         capsule = _kernels.backend(level)
         pointer = get(capsule, b"clika_runtime.backend")
         self.table = ctypes.cast(pointer, ctypes.POINTER(BackendTable)).contents
-        self.threads = threads
-        self.grain = grain  # overrides every kernel's grain, to force odd splits
         self.kept: dict[int, list[Any]] = {}
         self.error: tuple[int, str, str] | None = None
         self.allocated: dict[int, torch.Tensor] = {}
@@ -359,11 +526,27 @@ class Kernels:
         attrs: Any = (),
         scalars: Any = (),
     ) -> list[Any]:
+        if SERVER:
+            return self.remote_call(op, inputs, outputs, attrs, scalars)
         kernel = self.find(op, inputs, outputs)
         if not kernel.flags & 1:
             inputs = [x.contiguous() if isinstance(x, torch.Tensor) else x for x in inputs]
         call, keep = self.call(inputs, outputs, attrs, scalars)
         return self.finish(lambda: kernel.run(call), kernel, call, keep, outputs)
+
+    def remote_call(
+        self, op: str, inputs: list[Any], outputs: list[Any], attrs: Any, scalars: Any
+    ) -> list[Any]:
+        status, _ = Request().send(1, self, op, inputs, outputs, attrs, scalars)
+        if status == 1000:  # the kernel takes contiguous inputs only
+            inputs = [x.contiguous() if isinstance(x, torch.Tensor) else x for x in inputs]
+            status, _ = Request().send(1, self, op, inputs, outputs, attrs, scalars)
+        if status:
+            assert self.error
+            if self.error[1] == "NO_ENTRY":
+                raise KeyError(f"no entry of '{op}' fits")
+            raise KernelError(*self.error)
+        return outputs
 
     def finish(self, run: Any, kernel: Any, call: Call, keep: Any, outputs: list[Any]) -> Any:
         self.scratch_blocks: list[torch.Tensor] = []
@@ -380,6 +563,8 @@ class Kernels:
 
     def pack(self, weight: Packed | torch.Tensor, mode: int) -> Packed | None:
         """Repack a weight as the loader does; None when the backend keeps it as published."""
+        if SERVER:
+            return self.remote_pack(weight, mode)
         keep: list[Any] = []
         value = self.value(weight, keep)
         info = PackInfo()
@@ -402,4 +587,24 @@ class Kernels:
         )
         call, kept = self.call([weight], [out])
         self.finish(lambda: self.table.pack(call, mode), None, call, kept, [out])
+        return out
+
+    def remote_pack(self, weight: Packed | torch.Tensor, mode: int) -> Packed | None:
+        status, _ = Request().send(2, self, "", [weight], [], mode=mode)
+        if status:
+            raise KernelError(status, "PACK", "pack_info failed")
+        layout, size = self.packed_as
+        if layout == 0:
+            return None
+        scheme, dtype = (
+            (weight.scheme, weight.dtype)
+            if isinstance(weight, Packed)
+            else (0, DTYPES[weight.dtype])
+        )
+        data = torch.zeros(size, dtype=torch.uint8)
+        out = Packed(data, tuple(weight.shape), scheme, layout, dtype)
+        status, _ = Request().send(3, self, "", [weight], [out], mode=mode)
+        if status:
+            assert self.error
+            raise KernelError(*self.error)
         return out
