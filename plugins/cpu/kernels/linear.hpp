@@ -142,8 +142,9 @@ inline int64_t piece(const clika_call* call, int64_t units, double cost) {
 //   codes(part, j)        columns 4 j .. 4 j + 3 of the part, j in 0 .. 7
 //   scale(part, half)     and minimum(part, half) where kMinimum
 //
-// `part`, `half` and `j` are constants once the loops below are unrolled. The exact mode multiplies and adds
-// these numbers in float32: it gives the published value to the bit, as scale * code is exact.
+// `half` and `j` are constants once the loops below are unrolled. `part` is not: code for eight parts is slow
+// to compile and to fetch. The exact mode multiplies and adds these numbers in float32: it gives the published
+// value to the bit, as scale * code is exact.
 
 template <class Format>
 constexpr int kParts = Format::Block::kColumns / kBlock;
@@ -207,7 +208,7 @@ CLIKA_INLINE void multiply_tile(const uint8_t* weight, const uint8_t* tile, int6
     const Format format(weight);
     // Ask for what comes a page later: few tokens are bound by memory, and the page walk is done early too.
     for (int64_t i = 0; i < kBytes; i += 64) __builtin_prefetch(weight + 4096 + i);
-#pragma GCC unroll 8
+#pragma GCC unroll 1
     for (int part = 0; part < kParts<Format>; ++part) multiply_part(format, part, a[part], sums);
     weight += kBytes;
     a += kParts<Format>;
@@ -468,7 +469,7 @@ struct QuantizedSource {
     }
     for (int64_t k = first_block * kColumns; k < last; k += kColumns) {
       const Format format(column);
-#pragma GCC unroll 8
+#pragma GCC unroll 1
       for (int part = 0; part < kParts<Format>; ++part) {
         const int64_t at = k + part * kBlock - first;
         if (at >= 0 && at < last - first) fill_part(format, part, panel + at * W);
@@ -498,7 +499,7 @@ struct QuantizedSource {
     for (int64_t b = 0; b < blocks; ++b) {
       const Format formats[kExactGroups] = {Format(column[0]), Format(column[1]), Format(column[2]),
                                             Format(column[3])};
-#pragma GCC unroll 8
+#pragma GCC unroll 1
       for (int part = 0; part < kParts<Format>; ++part) {
         multiply_column(formats, part, x + b * kColumns + part * kBlock, sums);
       }
