@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from .errors import InternalError, InvalidArgumentError
 
@@ -168,9 +167,10 @@ def compute_api_name(kind: str) -> str:
     return _API_NAMES.get(kind, kind.capitalize())
 
 
-@dataclass(frozen=True)
-class DeviceProperties:
+class DeviceProperties(NamedTuple):
     """What a backend reports of a device. A field that means nothing for the device is None."""
+
+    # A dataclass would cost every import of the package the import of inspect.
 
     name: str
     driver: str | None = None
@@ -234,11 +234,11 @@ def get_device_properties(device: str | Device) -> DeviceProperties:
     capability = facts.get("compute_capability")
     if isinstance(capability, int):
         facts["compute_capability"] = divmod(capability, 10)
-    known = {item.name for item in fields(DeviceProperties)}
-    if not facts.keys() <= known:
+    unknown = facts.keys() - set(DeviceProperties._fields)
+    if unknown:
         raise InternalError(
-            f"get_device_properties: the backend of {device} reports "
-            f"{sorted(facts.keys() - known)}; the facts are {', '.join(sorted(known))}",
+            f"get_device_properties: the backend of {device} reports {sorted(unknown)}; "
+            f"the facts are {', '.join(DeviceProperties._fields)}",
             "PLUGIN_FAILED",
         )
     return DeviceProperties(**facts)

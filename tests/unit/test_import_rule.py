@@ -47,6 +47,13 @@ def test_import_loads_small_machinery_only():
     assert not plugin_code(modules)
 
 
+def test_one_operator_loads_its_own_record_only():
+    _, modules = modules_after("import clika_runtime\nclika_runtime.add")
+    assert not modules & {"dataclasses", "numpy", "pluggy"}
+    records = {m.rpartition(".")[2] for m in modules if m.startswith("clika_runtime.ops.")}
+    assert {m for m in records if not m.startswith("_")} == {"arithmetic", "record"}
+
+
 @pytest.mark.parametrize("name", ["errors", "dtypes", "device", "plugins", "hooks", "_known"])
 def test_small_machinery_stays_small(name):
     _, modules = modules_after(f"from clika_runtime import {name}")

@@ -180,7 +180,7 @@ class Record(_Struct):
 
     __slots__ = (
         "name",
-        "summary",
+        "text",
         "args",
         "infer",
         "traits",
@@ -189,19 +189,15 @@ class Record(_Struct):
         "outputs",
         "method",
         "source",
-        "doc",
         "codes",
         "promote",
         "front",
-        "tensors",
-        "statics",
-        "scalars",
     )
 
     def __init__(
         self,
         name: str,
-        summary: str,
+        text: str,  # the summary with the formula, then the long part of the reference page
         args: tuple[Arg, ...],
         infer: Callable[..., Any],
         traits: frozenset[str] = frozenset(),
@@ -210,13 +206,12 @@ class Record(_Struct):
         outputs: int = 1,  # 0: as many as `infer` returns
         method: bool = True,  # also a Tensor method
         source: str = "",  # paper or specification of the method
-        doc: str = "",  # the long part of the reference page
         codes: tuple[str, ...] = ("INVALID_ARGUMENT",),
         promote: Callable[..., Any] | None = None,  # see step 4 above
         front: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
     ) -> None:
         self.name = name
-        self.summary = summary
+        self.text = text
         self.args = args
         self.infer = infer
         self.traits = traits
@@ -225,13 +220,35 @@ class Record(_Struct):
         self.outputs = outputs
         self.method = method
         self.source = source
-        self.doc = doc
         self.codes = codes
         self.promote = promote
         self.front = front
-        self.tensors = tuple(a for a in args if a.kind == "tensor")
-        self.statics = tuple(a for a in args if a.kind == "static")
-        self.scalars = tuple(a for a in args if a.kind == "scalar")
+
+    # Worked out when asked: declaring a record is on the way of every first call.
+    @property
+    def summary(self) -> str:
+        """The first paragraph of the text, on one line."""
+        return " ".join(self.text.strip().partition("\n\n")[0].split())
+
+    @property
+    def doc(self) -> str:
+        """The text after the summary."""
+        return self.text.strip().partition("\n\n")[2].strip()
+
+    @property
+    def tensors(self) -> tuple[Arg, ...]:
+        """The tensor arguments, in order."""
+        return tuple(arg for arg in self.args if arg.kind == "tensor")
+
+    @property
+    def statics(self) -> tuple[Arg, ...]:
+        """The static arguments, in order."""
+        return tuple(arg for arg in self.args if arg.kind == "static")
+
+    @property
+    def scalars(self) -> tuple[Arg, ...]:
+        """The runtime scalars, in order."""
+        return tuple(arg for arg in self.args if arg.kind == "scalar")
 
     def __repr__(self) -> str:
         return f"Record({self.name!r})"
@@ -350,11 +367,7 @@ def op(
     """Declare an operator. The first paragraph of ``doc`` is the summary with the formula."""
     if name in RECORDS:
         raise ValueError(f"operator '{name}' is declared twice")
-    summary, _, rest = doc.strip().partition("\n\n")
     traits = frozenset(more.pop("traits", ()))
-    infer = _checked(name, args, infer)
-    record = Record(
-        name, " ".join(summary.split()), tuple(args), infer, traits, doc=rest.strip(), **more
-    )
+    record = Record(name, doc, tuple(args), _checked(name, args, infer), traits, **more)
     RECORDS[name] = record
     return record
