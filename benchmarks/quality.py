@@ -14,7 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.oracles.gguf_llama import (
+from tests.oracles.gguf_decoder import (
     PASSAGES,
     PROMPTS,
     compare,

@@ -15,7 +15,7 @@ import pytest
 
 from clika_runtime.modelverse.engine import Sampling, Work
 from clika_runtime.modelverse.generation import load_generative
-from tests.oracles.gguf_llama import (
+from tests.oracles.gguf_decoder import (
     PASSAGES,
     PROMPTS,
     compare,

@@ -1,91 +1,104 @@
-"""A GGUF file of the llama architecture as transformers' own float32 model over the `gguf`
-package's dequantized weights: the reference for whole-model comparisons."""
+"""A GGUF file of a decoder as transformers' own float32 model over the `gguf` package's dequantized
+weights: the reference for whole-model comparisons."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-
-def _field(reader: Any, key: str, default: Any = None) -> Any:
-    field = reader.fields.get(key)
-    return default if field is None else field.contents()
+CLASSES = {
+    "llama": ("LlamaConfig", "LlamaForCausalLM"),
+    "qwen2": ("Qwen2Config", "Qwen2ForCausalLM"),
+    "qwen3": ("Qwen3Config", "Qwen3ForCausalLM"),
+    "gemma": ("GemmaConfig", "GemmaForCausalLM"),
+    "gemma2": ("Gemma2Config", "Gemma2ForCausalLM"),
+    "gemma3": ("Gemma3TextConfig", "Gemma3ForCausalLM"),
+}
 
 
 def _unpermute(weight: Any, heads: int) -> Any:
-    """Undoes the row order in which GGUF stores q and k (pairs of rotary dims side by side)."""
+    """Undoes the row order in which llama's files store q and k (pairs of rotary dims side by
+    side)."""
     rows, columns = weight.shape
     return (
         weight.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
     )
 
 
+def _config(config_class: Any, reader: Any, architecture: str, tied: bool, vocabulary: int) -> Any:
+    def field(key: str, default: Any = None) -> Any:
+        found = reader.fields.get(f"{architecture}.{key}")
+        return default if found is None else found.contents()
+
+    hidden, heads = int(field("embedding_length")), int(field("attention.head_count"))
+    head_dim = int(field("attention.key_length", hidden // heads))
+    theta = float(field("rope.freq_base", 10000.0))
+    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": theta}
+    more: dict[str, Any] = {}
+    if architecture in ("gemma2", "gemma3"):
+        more["query_pre_attn_scalar"] = head_dim
+        more["sliding_window"] = int(field("attention.sliding_window"))
+    if architecture == "gemma3":
+        local = {"rope_type": "default", "rope_theta": 10000.0}
+        rope = {"full_attention": rope, "sliding_attention": local}
+    return config_class(
+        vocab_size=vocabulary,
+        hidden_size=hidden,
+        intermediate_size=int(field("feed_forward_length")),
+        num_hidden_layers=int(field("block_count")),
+        num_attention_heads=heads,
+        num_key_value_heads=int(field("attention.head_count_kv", heads)),
+        head_dim=head_dim,
+        max_position_embeddings=int(field("context_length")),
+        rms_norm_eps=float(field("attention.layer_norm_rms_epsilon")),
+        tie_word_embeddings=tied,
+        rope_parameters=rope,
+        attn_implementation="eager",
+        **more,
+    )
+
+
 def reference_model(path: str | Path) -> Any:
-    """``LlamaForCausalLM`` in float32 and eval mode."""
+    """The architecture's class of transformers in float32 and eval mode."""
     import gguf
     import numpy as np
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
+    import transformers
 
     reader = gguf.GGUFReader(str(path))
-    heads = int(_field(reader, "llama.attention.head_count"))
-    kv_heads = int(_field(reader, "llama.attention.head_count_kv", heads))
-    tensors = {
-        t.name: gguf.quants.dequantize(t.data, t.tensor_type).astype(np.float32)
-        for t in reader.tensors
-    }
-    vocabulary, hidden = tensors["token_embd.weight"].shape
-    theta = float(_field(reader, "llama.rope.freq_base", 10000.0))
-    config = LlamaConfig(
-        vocab_size=vocabulary,
-        hidden_size=hidden,
-        intermediate_size=int(_field(reader, "llama.feed_forward_length")),
-        num_hidden_layers=int(_field(reader, "llama.block_count")),
-        num_attention_heads=heads,
-        num_key_value_heads=kv_heads,
-        max_position_embeddings=int(_field(reader, "llama.context_length")),
-        rms_norm_eps=float(_field(reader, "llama.attention.layer_norm_rms_epsilon")),
-        tie_word_embeddings="output.weight" not in tensors,
-        rope_theta=theta,
-        rope_parameters={"rope_type": "default", "rope_theta": theta},
-        attn_implementation="eager",
-    )
-    renames = {
-        "attn_q.weight": "self_attn.q_proj.weight",
-        "attn_k.weight": "self_attn.k_proj.weight",
-        "attn_v.weight": "self_attn.v_proj.weight",
-        "attn_output.weight": "self_attn.o_proj.weight",
-        "ffn_gate.weight": "mlp.gate_proj.weight",
-        "ffn_up.weight": "mlp.up_proj.weight",
-        "ffn_down.weight": "mlp.down_proj.weight",
-        "attn_norm.weight": "input_layernorm.weight",
-        "ffn_norm.weight": "post_attention_layernorm.weight",
-    }
-    state = {}
-    for name, array in tensors.items():
-        if name == "token_embd.weight":
-            key = "model.embed_tokens.weight"
-        elif name == "output_norm.weight":
-            key = "model.norm.weight"
-        elif name == "output.weight":
-            key = "lm_head.weight"
-        else:
-            _, block, rest = name.split(".", 2)
-            key = f"model.layers.{block}.{renames[rest]}"
-            if rest == "attn_q.weight":
-                array = _unpermute(array, heads)
-            elif rest == "attn_k.weight":
-                array = _unpermute(array, kv_heads)
-        state[key] = torch.from_numpy(np.ascontiguousarray(array))
+    architecture = reader.fields["general.architecture"].contents()
+    config_class, model_class = (getattr(transformers, name) for name in CLASSES[architecture])
+    tensors = {tensor.name: tensor for tensor in reader.tensors}
+    vocabulary = int(tensors["token_embd.weight"].shape[1])
+    tied = "output.weight" not in tensors
+    config = _config(config_class, reader, architecture, tied, vocabulary)
     with torch.device("meta"):
-        model = LlamaForCausalLM(config)
-    model = model.to_empty(device="cpu")
-    missing, unexpected = model.load_state_dict(state, strict=False)
+        model = model_class(config)
+    numbers = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
+    table = gguf.get_tensor_name_map(numbers[architecture], config.num_hidden_layers)
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
+    state = {}
+    for name in model.state_dict():
+        if name == "lm_head.weight" and tied:
+            continue
+        found = tensors.pop(table.get_name(name, try_suffixes=(".weight", ".bias")))
+        array = gguf.quants.dequantize(found.data, found.tensor_type).astype(np.float32)
+        part = name.split(".")[-2]
+        if architecture == "llama" and part in heads:
+            array = _unpermute(array, heads[part])
+        if architecture.startswith("gemma") and name.endswith("norm.weight"):
+            array = array - 1.0  # the files store what the model adds
+        state[name] = torch.from_numpy(np.ascontiguousarray(array))
+    assert not tensors, f"tensors that the model does not take: {list(tensors)}"
+    missing, unexpected = model.load_state_dict(state, strict=False, assign=True)
     assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
     model.tie_weights()
-    # Buffers made on the meta device hold nothing: rebuild the rotary table.
+    # Buffers made on the meta device hold nothing: rebuild them.
     model.model.rotary_emb = type(model.model.rotary_emb)(config=config)
-    return model.float().eval()
+    scale = getattr(model.model.embed_tokens, "scalar_embed_scale", None)
+    if scale is not None:
+        model.model.embed_tokens.embed_scale = torch.tensor(scale)
+    return model.eval()
 
 
 def reference_logits(model: Any, ids: list[int]) -> Any:
@@ -104,22 +117,25 @@ def log_softmax(logits: Any) -> Any:
     return rows - np.log(np.exp(rows).sum(-1, keepdims=True))
 
 
-def compare(reference: Any, ours: Any) -> dict[str, float]:
+def compare(reference: Any, ours: Any, chunk: int = 64) -> dict[str, float]:
     """Mean KL(reference || ours) in nats, top-1 agreement, and the largest reference gap at which
-    top-1 flips."""
+    top-1 flips; both are logits ``[positions, vocabulary]``, taken ``chunk`` rows at a time."""
     import numpy as np
 
-    p, q = log_softmax(reference), log_softmax(ours)
-    kl = (np.exp(p) * (p - q)).sum(-1)
-    best = p.argmax(-1)
-    flips = best != q.argmax(-1)
-    ordered = np.sort(p, -1)
-    gaps = ordered[:, -1] - ordered[:, -2]
+    divergence, gaps, flips = [], [], []
+    for start in range(0, len(reference), chunk):
+        p = log_softmax(reference[start : start + chunk])
+        q = log_softmax(ours[start : start + chunk])
+        divergence.append((np.exp(p) * (p - q)).sum(-1))
+        flips.append(p.argmax(-1) != q.argmax(-1))
+        best = np.partition(p, -2, axis=-1)[:, -2:]
+        gaps.append(best[:, 1] - best[:, 0])
+    kl, flipped = np.concatenate(divergence), np.concatenate(flips)
     return {
         "positions": len(kl),
         "kl": float(kl.mean()),
-        "top1": float((~flips).mean()),
-        "largest_flipped_gap": float(gaps[flips].max()) if flips.any() else 0.0,
+        "top1": float((~flipped).mean()),
+        "largest_flipped_gap": float(np.concatenate(gaps)[flipped].max(initial=0.0)),
     }
 
 
