@@ -39,6 +39,16 @@ def test_families_are_all_listed():
     assert listed == there
 
 
+def test_the_extra_all_leaves_out_torch_and_our_tools():
+    text = (ROOT / "pyproject.toml").read_text()
+    section = text.split("[project.optional-dependencies]")[1].split("\n[")[0]
+    extras = re.findall(r"^(\w+) = \[", section, re.MULTILINE)
+    (everything,) = re.findall(r'^all = \["clika-runtime\[([^\]]+)\]"\]', section, re.MULTILINE)
+    left_out = {"torch", "test", "lint", "all"}
+    assert sorted(everything.split(",")) == sorted(set(extras) - left_out)
+    assert left_out <= set(extras)
+
+
 def test_bump_script_changes_every_place(tmp_path):
     for path in [*PROJECTS, ROOT / "core/clika_runtime/_version.py"]:
         copy = tmp_path / path.relative_to(ROOT)
