@@ -1,27 +1,4 @@
-# Tensor: the final type over a TensorRecord, and the ways in and out of it.
-import struct as _struct
-
-from libc.stdlib cimport free, malloc
-
-
-cdef void _release_buffer(void* owner) noexcept:
-    cdef Py_buffer* view = <Py_buffer*>owner
-    PyBuffer_Release(view)
-    _free_buffer(view)
-
-
-cdef void _free_buffer(Py_buffer* view) noexcept:
-    free(view)
-
-
-cdef void _release_later(void* owner) noexcept nogil:
-    # Runs on whichever thread drops the last reference, without the GIL: hand it to the next holder.
-    defer_release(_release_buffer, owner)
-
-
-cdef inline void _collect() noexcept:
-    if has_deferred_releases():
-        run_deferred_releases()
+# Tensor: the final type over a TensorRecord.
 
 
 @cython.final
@@ -104,6 +81,24 @@ cdef class Tensor:
         return False
 
     @property
+    def itemsize(self):
+        """Bytes of an element on its own."""
+        return self.dtype.itemsize
+
+    def element_size(self):
+        return self.dtype.itemsize
+
+    def is_floating_point(self):
+        return self.dtype.is_floating_point
+
+    def is_complex(self):
+        """Always False: complex types are refused at every door."""
+        return False
+
+    def is_signed(self):
+        return self.dtype.is_signed
+
+    @property
     def nbytes(self):
         """Bytes of the elements; of a packed weight, of its payload."""
         if self.record.scheme != CLIKA_DENSE or self.record.layout != 0:
@@ -120,8 +115,12 @@ cdef class Tensor:
             count = count * size
         return count
 
+    nelement = numel
+
     def dim(self):
         return self.record.rank
+
+    ndimension = dim
 
     def size(self, dim=None):
         """The shape, or the size of one dim."""
@@ -216,10 +215,31 @@ cdef class Tensor:
     def __array__(self, dtype=None, copy=None):
         array = self.numpy()
         if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"a tensor of dtype {self.dtype.name} is no NumPy array of {dtype} without a copy")
             array = array.astype(dtype)
         elif copy:
             array = array.copy()
         return array
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        """The tensor for another array library, by the DLPack protocol: the same memory, settled."""
+        return _to_dlpack(self, max_version, dl_device, copy)
+
+    def __dlpack_device__(self):
+        return _dl_device(self)
+
+    def __reduce__(self):
+        return _pickled(self)
+
+    def __copy__(self):
+        return _alias(self)
+
+    def __deepcopy__(self, memo):
+        cdef Tensor result = self.to(self.device, copy=True) if not self.is_fake() else _alias(self)
+        result.parameter = self.parameter
+        memo[id(self)] = result
+        return result
 
     def bytes(self):
         """The elements' bytes, row-major; of a packed weight as published, its payload."""
@@ -283,7 +303,22 @@ cdef class Tensor:
     def __iter__(self):
         if self.record.rank == 0:
             raise TypeError("iteration over a 0-d tensor")
-        return iter([self[i] for i in range(self._sizes()[0])])
+        return iter(get_op("unbind")(self, 0))
+
+    def __reversed__(self):
+        return self if self.record.rank == 0 else get_op("flip")(self, (0,))
+
+    def __contains__(self, value):
+        """Whether an element is equal to a number or to a 0-d tensor."""
+        if not isinstance(value, (int, float, Tensor)):
+            raise TypeError(f"a tensor contains numbers, got {value!r}")
+        return bool(get_op("any")(get_op("eq")(self, value)))
+
+    def __format__(self, str spec):
+        """A 0-d tensor formats as its number, others as they print."""
+        if self.record.rank == 0 and self.recorder is None and not self.is_fake():
+            return format(self.item(), spec)
+        return object.__format__(self, spec)
 
     def __repr__(self):
         from ._format import format_tensor
@@ -291,16 +326,34 @@ cdef class Tensor:
         return format_tensor(self)
 
     # ------------------------------------------------------------ moving
-    def to(self, target, *, copy=False):
-        """The tensor on another device or in another dtype; itself when nothing changes."""
+    def to(self, target=None, dtype=None, *, device=None, copy=False, non_blocking=False):
+        """The tensor on another device, in another dtype, or both; itself when nothing changes.
+
+        ``x.to(crt.float16)``, ``x.to("cpu")``, ``x.to("cpu", crt.float16)``, ``x.to(other)`` (device and dtype of
+        another tensor), and the keywords. ``copy``: never the tensor itself. ``non_blocking`` changes nothing: a move
+        is ordered by itself.
+        """
+        if isinstance(target, _dtypes.dtype):
+            if dtype is not None:
+                raise TypeError("to: the dtype is given twice")
+            target, dtype = None, target
+        elif isinstance(target, Tensor):
+            target, dtype = target.device, target.dtype
+        if target is not None and device is not None:
+            raise TypeError("to: the device is given twice")
+        target = device if target is None else target
+        if dtype is None and target is None:
+            return self.clone() if copy else self
+        if dtype is not None and dtype_code(dtype) != self.record.dtype:
+            cast = get_op("cast")(self, dtype)
+            return cast if target is None else cast.to(target)
+        if target is None:
+            return self.clone() if copy else self
+        return self._moved(target, copy)
+
+    cdef Tensor _moved(self, object target, bint copy):
         cdef Tensor result, source
         cdef ErrorPtr error
-        if isinstance(target, _dtypes.dtype):
-            if target.code == self.record.dtype and not copy:
-                return self
-            return get_op("cast")(self, target)
-        if isinstance(target, Tensor):
-            target = target.device
         cdef int32_t device = device_id(target)
         if device == self.record.device and not copy:
             return self
@@ -328,9 +381,76 @@ cdef class Tensor:
     def cpu(self):
         return self.to("cpu")
 
+    def type_as(self, Tensor other):
+        """The tensor in the dtype of another."""
+        return self.to(other.dtype)
+
+    def float(self):
+        return self.to(_dtypes.float32)
+
+    def double(self):
+        return self.to(_dtypes.float64)
+
+    def half(self):
+        return self.to(_dtypes.float16)
+
+    def bfloat16(self):
+        return self.to(_dtypes.bfloat16)
+
+    def bool(self):
+        return self.to(_dtypes.bool)
+
+    def byte(self):
+        return self.to(_dtypes.uint8)
+
+    def char(self):
+        return self.to(_dtypes.int8)
+
+    def short(self):
+        return self.to(_dtypes.int16)
+
+    def int(self):
+        return self.to(_dtypes.int32)
+
+    def long(self):
+        return self.to(_dtypes.int64)
+
+    @property
+    def T(self):
+        """A view with the dims in reverse order."""
+        return get_op("permute")(self, tuple(range(self.record.rank - 1, -1, -1)))
+
+    @property
+    def mT(self):
+        """A view with the last two dims swapped."""
+        return get_op("adjoint")(self)
+
+    @property
+    def H(self):
+        """`T` of a matrix."""
+        return get_op("t")(self)
+
+    @property
+    def mH(self):
+        """`mT`: the elements are real."""
+        return get_op("adjoint")(self)
+
     def clone(self):
         """A copy with bytes of its own."""
         return get_op("copy")(self)
+
+    def new_tensor(self, data, *, dtype=None, device=None):
+        """`tensor` in the dtype and on the device of this one, unless others are named."""
+        return tensor(data, dtype=self.dtype if dtype is None else dtype,
+                      device=self.device if device is None else device)
+
+    def fill_(self, value):
+        """Writes one number to all elements, in place."""
+        get_op("copy_")(self, value)
+        return self
+
+    def zero_(self):
+        return self.fill_(0)
 
     def contiguous(self):
         """The tensor itself when its elements lie in row-major order, else a copy that does."""
@@ -338,6 +458,10 @@ cdef class Tensor:
 
     def detach(self):
         return self
+
+    def synchronize(self):
+        """Waits for the bytes; raises what the producing call failed with."""
+        self._wait("synchronize")
 
     def clear_failure(self):
         """Declares the bytes good after a failed write: for an owner who knows which part the write was to touch
@@ -422,11 +546,26 @@ cdef class Tensor:
     def __rxor__(self, other):
         return get_op("bitwise_xor")(other, self)
 
+    def __lshift__(self, other):
+        return get_op("bitwise_left_shift")(self, other)
+
+    def __rlshift__(self, other):
+        return get_op("bitwise_left_shift")(other, self)
+
+    def __rshift__(self, other):
+        return get_op("bitwise_right_shift")(self, other)
+
+    def __rrshift__(self, other):
+        return get_op("bitwise_right_shift")(other, self)
+
+    def __pos__(self):
+        return self
+
     def __eq__(self, other):
-        return get_op("eq")(self, other)
+        return get_op("eq")(self, other) if isinstance(other, (Tensor, int, float)) else NotImplemented
 
     def __ne__(self, other):
-        return get_op("ne")(self, other)
+        return get_op("ne")(self, other) if isinstance(other, (Tensor, int, float)) else NotImplemented
 
     def __lt__(self, other):
         return get_op("lt")(self, other)
@@ -455,8 +594,38 @@ cdef class Tensor:
     def __itruediv__(self, other):
         return self._write(get_op("div")(self, other))
 
-    def _write(self, value):
-        """Writes a result into this tensor's bytes; what the in-place forms are made of."""
+    def __ifloordiv__(self, other):
+        return self._write(get_op("floor_divide")(self, other))
+
+    def __imod__(self, other):
+        return self._write(get_op("remainder")(self, other))
+
+    def __ipow__(self, other):
+        return self._write(get_op("pow")(self, other))
+
+    def __iand__(self, other):
+        return self._write(get_op("bitwise_and")(self, other))
+
+    def __ior__(self, other):
+        return self._write(get_op("bitwise_or")(self, other))
+
+    def __ixor__(self, other):
+        return self._write(get_op("bitwise_xor")(self, other))
+
+    def __ilshift__(self, other):
+        return self._write(get_op("bitwise_left_shift")(self, other))
+
+    def __irshift__(self, other):
+        return self._write(get_op("bitwise_right_shift")(self, other))
+
+    def _write(self, Tensor value):
+        """Writes a result into this tensor's bytes; what the in-place forms are made of. The result has this
+        tensor's shape and a dtype of its kind or below."""
+        if _KIND_ORDER[value.dtype.kind] > _KIND_ORDER[self.dtype.kind]:
+            raise invalid(f"in place: a result of dtype {value.dtype.name} cannot be written into {self.dtype.name}")
+        if value._sizes() != self._sizes():
+            raise invalid(f"in place: a result of shape {list(value._sizes())} cannot be written into a tensor of shape "
+                          f"{list(self._sizes())}")
         get_op("copy_")(self, value)
         return self
 
@@ -472,14 +641,12 @@ cdef class Tensor:
 
     # ------------------------------------------------------------ indexing
     def __getitem__(self, index):
-        """Ints, slices, ``...`` and None give views; an integer tensor gathers along its dim."""
+        """Ints, slices, ``...`` and None give views; integer tensors and lists, and masks, gather."""
         return _index(self, index)
 
     def __setitem__(self, index, value):
-        cdef Tensor target = _index(self, index)
-        if not isinstance(value, Tensor):
-            value = tensor(value, dtype=self.dtype)
-        get_op("copy_")(target, value)
+        """Writes to the places of an index; the value broadcasts to them and is converted to the dtype."""
+        _assign(self, index, value)
 
     # ------------------------------------------------------------ ways in
     @staticmethod
@@ -496,6 +663,9 @@ cdef class Tensor:
         ``owner`` is kept alive together with the buffer.
         """
         return _borrow(buffer, shape, dtype, scheme, offset, mapped, owner)
+
+
+cdef dict _KIND_ORDER = {"b": 0, "i": 1, "u": 1, "f": 2}
 
 
 cdef class _Method:
@@ -526,51 +696,6 @@ cdef class _InPlace:
         return self.target._write(self.op(self.target, *args, **kwargs))
 
 
-cdef class _HostView:
-    """The buffer protocol over a settled host tensor."""
-
-    cdef Tensor target
-    cdef Py_ssize_t sizes[8]
-    cdef Py_ssize_t steps[8]
-    cdef bytes format
-
-    def __init__(self, Tensor target):
-        cdef int32_t i
-        cdef Py_ssize_t itemsize = dtype_bits(target.record.dtype) // 8
-        target._wait("numpy")
-        if target.record.dtype not in _FORMATS or target.record.scheme or target.record.layout:
-            raise TypeError(f"a tensor of dtype {target.dtype.name} in this form has no buffer")
-        self.target = target
-        self.format = _FORMATS[target.record.dtype].encode()
-        for i in range(target.record.rank):
-            self.sizes[i] = target.record.shape[i]
-            self.steps[i] = target.record.strides[i] * itemsize
-
-    def __getbuffer__(self, Py_buffer* buffer, int flags):
-        cdef TensorRecord* record = &self.target.record
-        if (flags & PyBUF_WRITABLE) and not record.storage.writable():
-            raise BufferError("the tensor's memory is read-only")
-        buffer.buf = record.data()
-        buffer.obj = self
-        buffer.len = dense_bytes(record.rank, record.shape, record.dtype)
-        buffer.itemsize = dtype_bits(record.dtype) // 8
-        buffer.readonly = not record.storage.writable()
-        buffer.ndim = record.rank
-        buffer.format = NULL
-        if flags & PyBUF_FORMAT:
-            buffer.format = self.format
-        buffer.shape = self.sizes
-        buffer.strides = self.steps
-        buffer.suboffsets = NULL
-        buffer.internal = NULL
-
-
-def _empty_lists(shape):
-    if len(shape) == 1:
-        return []
-    return [_empty_lists(shape[1:]) for _ in range(shape[0])]
-
-
 cdef Tensor _fake(const TensorRecord& like):
     cdef Tensor result = Tensor.__new__(Tensor)
     result.record = like
@@ -582,21 +707,6 @@ cdef Tensor _fake(const TensorRecord& like):
 
 # The most elements a shape may have: their bits still fit 64 bits, whatever the dtype.
 _MAX_ELEMENTS = 1 << 56
-
-def _packed_bytes(shape, int32_t scheme):
-    """Bytes of the payload of a packed weight. Raises for an unknown scheme and for rows of part blocks."""
-    cdef clika_block block = clika_block_of(scheme)
-    if block.columns == 0:
-        raise _errors.UnsupportedError(f"from_buffer: there is no scheme number {scheme}",
-                                       "NOT_IMPLEMENTED_FOR_SCHEME")
-    if not shape or shape[-1] % block.columns:
-        raise invalid(f"from_buffer: the last size of shape {list(shape)} must be a multiple of {block.columns}, the "
-                      f"block of scheme {scheme}")
-    total = block.bytes
-    for size in shape:
-        total *= size
-    return total // block.columns
-
 
 cdef int _check_view(object shape, str operation) except -1:
     """Refuses a view whose shape no tensor can have."""
@@ -655,167 +765,6 @@ def empty(shape, dtype=None, device=None):
     if any([isinstance(size, SymInt) for size in sizes]):
         return get_op("zeros")(sizes, dtype=dtype, device=device)
     return _new(sizes, dtype_code(_dtypes.float32 if dtype is None else dtype), device_id(device), "empty")
-
-
-def from_bytes(data, shape, dtype):
-    """A tensor over a copy of raw bytes, row-major; the count must fit the shape."""
-    cdef int32_t code = dtype_code(dtype)
-    view = memoryview(data).cast("B")
-    cdef Tensor result = _new(shape, code, 0, "from_bytes")
-    cdef int64_t expected = dense_bytes(result.record.rank, result.record.shape, code)
-    if len(view) != expected:
-        raise invalid(f"from_bytes: shape {list(result._sizes())} of {dtype.name} takes {expected} bytes, got "
-                      f"{len(view)}")
-    cdef const unsigned char[::1] source
-    if expected:
-        source = view
-        memcpy(result.record.data(), &source[0], expected)
-    return result
-
-
-cdef Tensor _borrow(object buffer, object shape, object dtype, int32_t scheme, Py_ssize_t offset, bint mapped,
-                    object owner):
-    cdef int32_t code = dtype_code(dtype)
-    cdef Tensor result = Tensor.__new__(Tensor)
-    _set_shape(&result.record, shape, "from_buffer")
-    result.record.dtype = code
-    result.record.scheme = scheme
-    needed = (_packed_bytes(result._sizes(), scheme) if scheme
-              else dense_bytes(result.record.rank, result.record.shape, code))
-    cdef Py_buffer* view = <Py_buffer*>malloc(sizeof(Py_buffer))
-    if view is NULL:
-        raise MemoryError()
-    try:
-        PyObject_GetBuffer(buffer, view, PyBUF_SIMPLE)
-    except BaseException:
-        _free_buffer(view)
-        raise
-    if offset < 0 or offset > view.len or needed > view.len - offset:
-        length = view.len
-        PyBuffer_Release(view)
-        _free_buffer(view)
-        raise invalid(f"from_buffer: shape {list(result._sizes())} of {dtype.name} takes {needed} bytes from byte "
-                      f"{offset} on, the buffer has {length}")
-    cdef StorageKind kind = kBorrowed
-    if mapped:
-        kind = kMapped
-    result.record.storage = Storage.borrow(
-        <char*>view.buf + offset, <size_t>(view.len - offset), 0, kind, _release_later, <void*>view,
-        not view.readonly)
-    return result
-
-
-def from_numpy(array):
-    """A tensor that borrows a NumPy array's memory: writes go both ways, the array is kept alive.
-
-    Raises TypeError for a read-only or non-contiguous array (fix: ``np.ascontiguousarray``) and for dtypes that no
-    tensor has.
-    """
-    code = _CODE_OF_FORMAT.get(getattr(getattr(array, "dtype", None), "char", None))
-    if code is None:
-        raise TypeError(
-            f"from_numpy: no tensor dtype for {getattr(array, 'dtype', type(array))}; convert it with astype() or "
-            "bring raw bytes in with Tensor.from_bytes()")
-    if not array.flags.c_contiguous:
-        raise TypeError("from_numpy: the array is not C-contiguous; pass np.ascontiguousarray(array)")
-    if not array.flags.writeable:
-        raise TypeError("from_numpy: the array is read-only; pass a copy, or use clika_runtime.tensor()")
-    return _borrow(array, array.shape, _DTYPES[code], 0, 0, False, None)
-
-
-def from_blob(data, shape, dtype):
-    """A tensor that borrows any writable or read-only buffer object."""
-    return _borrow(data, shape, dtype, 0, 0, False, None)
-
-
-cdef object _flatten(object data, list flat, int depth):
-    """Appends the leaves of nested sequences and returns their shape."""
-    if not isinstance(data, (list, tuple)):
-        if isinstance(data, Tensor):
-            data = data.item()
-        flat.append(data)
-        return ()
-    if depth > 8:
-        raise _errors.UnsupportedError("tensor: rank over the limit of 8")
-    first = None
-    for item in data:
-        shape = _flatten(item, flat, depth + 1)
-        if first is None:
-            first = shape
-        elif shape != first:
-            raise invalid(f"tensor: ragged nested sequence: parts of shape {list(first)} and {list(shape)}")
-    return (len(data),) + (first or ())
-
-
-def tensor(data, dtype=None, device=None):
-    """A tensor over a copy of ``data``: a number, nested sequences, a NumPy array or another buffer, or a tensor.
-
-    Python floats give float32, ints int64, bools bool; an array keeps its dtype. ``dtype`` converts.
-
-    >>> tensor([[1, 2], [3, 4]]).dtype
-    clika_runtime.int64
-    """
-    cdef Tensor result
-    if isinstance(data, Tensor):
-        result = data.clone()
-    elif not isinstance(data, (list, tuple, int, float)) and hasattr(data, "__array__"):
-        array = data.__array__()
-        code = _CODE_OF_FORMAT.get(array.dtype.char)
-        if code is None:
-            raise TypeError(
-                f"tensor: no tensor dtype for {array.dtype}; convert it with astype() or bring raw bytes in with "
-                "Tensor.from_bytes()")
-        result = from_bytes(array.tobytes(), array.shape, _DTYPES[code])
-    elif not isinstance(data, (list, tuple, int, float)) and hasattr(data, "__buffer__"):
-        view = memoryview(data)
-        result = from_bytes(view.tobytes(), view.shape, _DTYPES[_CODE_OF_FORMAT[view.format.lstrip("@=<")]])
-    else:
-        if isinstance(data, (memoryview, bytes, bytearray)):
-            view = memoryview(data)
-            return tensor(list(view), dtype=dtype or _DTYPES[_CODE_OF_FORMAT[view.format.lstrip("@=<")]],
-                          device=device)
-        flat = []
-        shape = _flatten(data, flat, 0)
-        kinds = {type(value) for value in flat}
-        if not kinds <= {bool, int, float}:
-            odd = next(value for value in flat if not isinstance(value, (bool, int, float)))
-            if hasattr(odd, "item"):
-                flat = [value.item() if hasattr(value, "item") else value for value in flat]
-                kinds = {type(value) for value in flat}
-            if not kinds <= {bool, int, float}:
-                raise TypeError(f"tensor: expected numbers, got {odd!r}")
-        natural = 17 if float in kinds or not kinds else 7 if int in kinds else 1
-        code = natural if dtype is None else dtype_code(dtype)
-        if code not in _FORMATS:
-            code = 17
-        if code in (17, 18, 15):
-            flat = [float(value) for value in flat]
-        elif code == 1:
-            flat = [bool(value) for value in flat]
-        elif natural == 17:
-            flat = [int(value) for value in flat]
-        try:
-            payload = _struct.pack(f"={len(flat)}{_FORMATS[code]}", *flat)
-        except (_struct.error, OverflowError) as problem:
-            if code == 17 or code == 15:
-                result = _overflowing(flat, shape)
-                return _placed(result, _DTYPES[code] if dtype is None else dtype, device)
-            raise invalid(f"tensor: a value does not fit {_DTYPES[code].name}: {problem}") from None
-        result = from_bytes(payload, shape, _DTYPES[code])
-    return _placed(result, dtype, device)
-
-
-cdef Tensor _overflowing(list flat, tuple shape):
-    # struct refuses floats beyond the narrow range where arithmetic gives infinity.
-    return from_bytes(_struct.pack(f"={len(flat)}d", *flat), shape, _dtypes.float64)
-
-
-cdef Tensor _placed(Tensor result, object dtype, object device):
-    if dtype is not None and result.record.dtype != dtype_code(dtype):
-        result = get_op("cast")(result, dtype)
-    if device is not None or _any_scope:
-        result = result.to(_DEVICE_OF_ID[default_device()] if device is None else device)
-    return result
 
 
 cdef class _ParameterMeta(type):
@@ -883,76 +832,3 @@ cdef Tensor _as_strided(Tensor source, tuple size, tuple stride, object offset):
     if max(stride, default=0) >= _MAX_ELEMENTS or start >= _MAX_ELEMENTS:
         raise invalid(f"as_strided: {asked}: there are not that many elements")
     return _strided(source, size, stride, start - source.storage_offset())
-
-
-cdef Tensor _index(Tensor source, object index):
-    items = list(index) if isinstance(index, tuple) else [index]
-    gather = None
-    if source.record.scheme != CLIKA_DENSE:
-        raise invalid("indexing: a packed weight cannot be indexed; use embedding() to gather rows")
-    used = sum(1 for item in items if item is not None and item is not Ellipsis)
-    if used > source.record.rank:
-        raise invalid(f"indexing: {used} indices for a tensor of rank {source.record.rank}")
-    if not any(item is Ellipsis for item in items):
-        items.append(Ellipsis)
-    result = source
-    dim = 0
-    seen = False
-    for item in items:
-        if item is Ellipsis:
-            if seen:
-                raise invalid("indexing: more than one ellipsis")
-            seen = True
-            dim += source.record.rank - used
-        elif item is None:
-            result = get_op("unsqueeze")(result, dim)
-            dim += 1
-        elif isinstance(item, slice):
-            size = result.shape[dim]
-            if item.step not in (None, 1):
-                result = _stepped(result, dim, item)
-            elif item.start is not None or item.stop is not None:
-                if isinstance(size, SymInt):
-                    start = 0 if item.start is None else item.start
-                    stop = size if item.stop is None else item.stop
-                    start = size + start if isinstance(start, int) and start < 0 else start
-                    stop = size + stop if isinstance(stop, int) and stop < 0 else stop
-                else:
-                    start, stop, _ = item.indices(size)
-                    stop = max(start, stop)
-                result = get_op("narrow")(result, dim, start, stop - start)
-            dim += 1
-        elif isinstance(item, Tensor):
-            if (<Tensor>item).record.dtype == CLIKA_BOOL or (<Tensor>item).record.rank > 1:
-                raise _errors.UnsupportedError(
-                    "indexing: only a 1-d integer tensor can index a dim; use where() or gather()",
-                    "NOT_IMPLEMENTED_FOR_PARAM")
-            if (<Tensor>item).record.rank == 0:
-                result = get_op("select")(result, dim, item.item())
-            else:
-                result = get_op("index_select")(result, dim, item)
-                dim += 1
-        else:
-            try:
-                position = item.__index__()
-            except AttributeError:
-                raise TypeError(f"indexing: {item!r} is no index") from None
-            result = get_op("select")(result, dim, position)
-    return result
-
-
-cdef Tensor _stepped(Tensor source, int32_t dim, object item):
-    cdef int64_t start, stop, step
-    if source.recorder is not None:
-        raise _errors.UnsupportedError("indexing: a slice with a step cannot be traced yet",
-                                       "NOT_IMPLEMENTED_FOR_PARAM")
-    start, stop, step = item.indices(source.record.shape[dim])
-    if step < 0:
-        raise _errors.UnsupportedError("indexing: a negative step is not served; use flip()",
-                                       "NOT_IMPLEMENTED_FOR_PARAM")
-    sizes = list(source._sizes())
-    steps = list(source._steps())
-    sizes[dim] = max(0, (stop - start + step - 1) // step)
-    offset = start * steps[dim]
-    steps[dim] *= step
-    return _strided(source, tuple(sizes), tuple(steps), offset)
