@@ -14,12 +14,15 @@ cdef class _GraphScalar
 
 include "support.pxi"
 include "tensor.pxi"
+include "exchange.pxi"
+include "indexing.pxi"
 include "dispatch.pxi"
 include "graph.pxi"
 include "runtime.pxi"
 
 __all__ = [
     "GraphRecorder", "Op", "Parameter", "Plan", "Stream", "SymInt", "Tensor", "async_eval", "device_count",
-    "device_properties", "dispatch_counters", "empty_cache", "eval", "from_blob", "from_bytes", "from_numpy",
-    "memory_stats", "num_threads", "pack_weight", "register_backend", "synchronize", "synchronous", "tensor",
+    "device_properties", "dispatch_counters", "empty_cache", "eval", "from_blob", "from_bytes", "from_dlpack",
+    "from_numpy", "memory_stats", "num_threads", "pack_weight", "register_backend", "synchronize", "synchronous",
+    "tensor",
 ]

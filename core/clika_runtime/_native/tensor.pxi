@@ -624,8 +624,8 @@ cdef class Tensor:
         if _KIND_ORDER[value.dtype.kind] > _KIND_ORDER[self.dtype.kind]:
             raise invalid(f"in place: a result of dtype {value.dtype.name} cannot be written into {self.dtype.name}")
         if value._sizes() != self._sizes():
-            raise invalid(f"in place: a result of shape {list(value._sizes())} cannot be written into a tensor of shape "
-                          f"{list(self._sizes())}")
+            raise invalid(f"in place: a result of shape {list(value._sizes())} cannot be written into a tensor of "
+                          f"shape {list(self._sizes())}")
         get_op("copy_")(self, value)
         return self
 
@@ -812,7 +812,8 @@ cdef Tensor _strided(Tensor source, tuple shape, tuple strides, int64_t offset):
 
 cdef Tensor _as_strided(Tensor source, tuple size, tuple stride, object offset):
     if source.recorder is not None:
-        raise _errors.UnsupportedError("as_strided: a traced tensor has no storage to view", "NOT_IMPLEMENTED_FOR_PARAM")
+        raise _errors.UnsupportedError("as_strided: a traced tensor has no storage to view",
+                                       "NOT_IMPLEMENTED_FOR_PARAM")
     if source.record.scheme != CLIKA_DENSE or source.record.layout != 0:
         raise invalid("as_strided: a packed weight has no elements to view; call dequantize() first")
     cdef int32_t bits = dtype_bits(source.record.dtype)
