@@ -65,6 +65,7 @@ _GROUPS = {
     ),
     "packed": "packed_slots rotary_embedding",
     "creation": "eye linspace logspace tril_indices triu_indices",
+    "advanced_indexing": "index index_put_",
 }
 # Module -> Python functions over operators: they have no record and no node of their own.
 _FUNCTIONS = {
