@@ -103,11 +103,14 @@ CLIKA_INLINE vf load(const bf16* p) { return widen_bf16(*reinterpret_cast<const 
 CLIKA_INLINE void store(bf16* p, vf x) { *reinterpret_cast<vh_any*>(p) = narrow_bf16(x); }
 
 #if CLIKA_X86 && CLIKA_LEVEL == 2
+// The plain forms pass an undefined vector for the lanes that no mask leaves out, and the compiler warns of it.
+constexpr __mmask16 kEveryLane = 0xffff;
 CLIKA_INLINE vf load(const f16* p) {
-  return (vf)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  return (vf)_mm512_maskz_cvtph_ps(kEveryLane, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
 CLIKA_INLINE void store(f16* p, vf x) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                      _mm512_maskz_cvtps_ph(kEveryLane, (__m512)x, _MM_FROUND_TO_NEAREST_INT));
 }
 #elif CLIKA_X86 && CLIKA_LEVEL == 1
 CLIKA_INLINE vf load(const f16* p) {
@@ -176,7 +179,7 @@ CLIKA_INLINE vf vmin(vf a, vf b) { return a < b ? a : b; }
 CLIKA_INLINE vf vabs(vf x) { return as_float(as_int(x) & 0x7fffffff); }
 CLIKA_INLINE vf vsqrt(vf x) {
 #if CLIKA_X86 && CLIKA_LEVEL == 2
-  return (vf)_mm512_sqrt_ps((__m512)x);
+  return (vf)_mm512_maskz_sqrt_ps(kEveryLane, (__m512)x);
 #elif CLIKA_X86 && CLIKA_LEVEL == 1
   return (vf)_mm256_sqrt_ps((__m256)x);
 #elif CLIKA_ARM && CLIKA_LEVEL >= 1
