@@ -11,6 +11,7 @@ import pytest
 from clika_runtime.modelverse.cache import CacheConfig, KVCache
 from clika_runtime.modelverse.engine import Engine
 from clika_runtime.modelverse.loader import LoadOptions, load_model
+from tests.oracles.real_models import GEMMA3_270M, QWEN_CODER
 
 MakeEngine = Callable[..., Engine]
 
@@ -30,6 +31,18 @@ def make_engine() -> MakeEngine:
         return engine_over(loaded.model, **{"dtype": loaded.dtype, **(cache or {})})
 
     return make
+
+
+@pytest.fixture(scope="session")
+def gemma3_gguf() -> Path:
+    """Gemma 3 270M, the base model: Q5_0, Q4_K, Q6_K and Q8_0 tensors, tied."""
+    return GEMMA3_270M.path()
+
+
+@pytest.fixture(scope="session")
+def qwen_coder_gguf() -> Path:
+    """Qwen2.5-Coder 0.5B Instruct: Q5_0, Q4_K, Q6_K and Q8_0 tensors, untied, with biases."""
+    return QWEN_CODER.path()
 
 
 @pytest.fixture(scope="session")
