@@ -122,18 +122,19 @@ class RopeScaling:
                 f"is '{kind}'; longrope, and it alone, has the tensors '{SHORT_TENSOR}' and "
                 f"'{LONG_TENSOR}', found: {', '.join(tensors) or 'none'}",
             )
-        if kind == "none":
-            return theta, cls()
-        if kind == "":
-            # The key of files written before scaling types were named.
-            factor = fields.number("rope.scale_linear", 1.0, low=1.0, high=1e6)
-            return theta, cls() if factor == 1.0 else cls("linear", factor)
-        if kind == "linear":
-            return theta, cls("linear", fields.number("rope.scaling.factor", low=1.0, high=1e6))
+        attention = fields.number("rope.scaling.attn_factor", 1.0, low=1e-3, high=1e3)
+        if kind in ("", "none", "linear"):
+            factor = 1.0
+            if kind == "linear":
+                factor = fields.number("rope.scaling.factor", low=1.0, high=1e6)
+            elif kind == "":
+                # The key of files written before scaling types were named.
+                factor = fields.number("rope.scale_linear", 1.0, low=1.0, high=1e6)
+            kind = "default" if factor == 1.0 else "linear"
+            return theta, cls(kind, factor, attention_factor=attention)
         original = fields.integer(
             "rope.scaling.original_context_length", max_position, high=LIMITS["positions"]
         )
-        attention = fields.number("rope.scaling.attn_factor", 1.0, low=1e-3, high=1e3)
         if kind == "longrope":
             factor = fields.number("rope.scaling.factor", 1.0, low=0.0, high=1e6)
             if factor not in (0.0, 1.0):

@@ -221,6 +221,8 @@ def test_gguf_scaling() -> None:
     linear = RopeScaling("linear", 4.0)
     assert read_gguf(scaling__type="linear", scaling__factor=4.0) == (1e4, linear)
     assert read_gguf(scale_linear=2.0) == (1e4, RopeScaling("linear", 2.0))
+    # A file's own factor of sines and cosines holds for every kind.
+    assert read_gguf(scaling__attn_factor=0.5)[1] == RopeScaling(attention_factor=0.5)
     with pytest.raises(UnsupportedError, match="dynamic"):
         read_gguf(scaling__type="dynamic", scaling__factor=4.0)
 
