@@ -1,0 +1,284 @@
+// Large products of matrices in float32: c[i][j] = sum over k of a[i][k] * b[k][j], for matmul and
+// convolutions. Included after level.hpp.
+//
+// Both sides are copied into panels: kTileRows rows of the left side (k by k), a few vectors of columns of the
+// right side. A tile of sums stays in registers over a block of k; between blocks it waits in the result. So
+// every number is one chain of fma over ascending k: blocks, threads and edges change no bit.
+
+#if CLIKA_X86 && CLIKA_LEVEL == 2
+constexpr int kTileRows = 14;  // 28 sums and 2 columns in 32 registers; the rows are broadcast from memory
+#else
+constexpr int kTileRows = 6;  // 12 sums, 2 columns and a broadcast in 16 registers
+#endif
+constexpr int kTileVectors = 2;
+constexpr int64_t kTileColumns = kTileVectors * W;
+constexpr int64_t kDepth = 512;        // k of a block: a panel of columns fits the second-level cache
+constexpr int64_t kBlockPanels = 20;   // panels of rows that are multiplied before the next ones are packed
+constexpr int64_t kPackedMost = int64_t{1} << 24;  // floats of the right side that are packed at a time
+constexpr int64_t kSlack = 16;         // floats that packing may write behind a panel
+
+// ------------------------------------------------------------------ the tile
+// rows[r][column + j] (+)= sum over k of left[k][r] * right[k][j], for R rows and `columns` <= N * W.
+template <int R, int N>
+CLIKA_NOINLINE void multiply_tile(int64_t depth, const float* left, const float* right, float* const* rows,
+                                  int64_t column, int64_t columns, bool add) {
+  vf sum[R][N];
+  const bool whole = columns == N * W;
+  if (add && whole) {
+    for (int r = 0; r < R; ++r) {
+      for (int i = 0; i < N; ++i) sum[r][i] = load(rows[r] + column + i * W);
+    }
+  } else {
+    for (int r = 0; r < R; ++r) {
+      for (int i = 0; i < N; ++i) {
+        const int64_t left_over = std::min<int64_t>(W, columns - i * W);
+        sum[r][i] = add && left_over > 0 ? load_partial(rows[r] + column + i * W, left_over) : zero();
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int64_t k = 0; k < depth; ++k) {
+    vf y[N];
+    for (int i = 0; i < N; ++i) y[i] = load(right + i * W);
+    for (int r = 0; r < R; ++r) {
+      const vf x = splat(left[r]);
+      for (int i = 0; i < N; ++i) sum[r][i] = fma(x, y[i], sum[r][i]);
+    }
+    left += kTileRows;
+    right += N * W;
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int i = 0; i < N; ++i) {
+      const int64_t left_over = columns - i * W;
+      if (left_over >= W) {
+        store(rows[r] + column + i * W, sum[r][i]);
+      } else if (left_over > 0) {
+        store_partial(rows[r] + column + i * W, sum[r][i], left_over);
+      }
+    }
+  }
+}
+
+using MultiplyTile = void (*)(int64_t, const float*, const float*, float* const*, int64_t, int64_t, bool);
+template <int N>
+struct TilesOf {
+  template <int... R>
+  static constexpr std::array<MultiplyTile, sizeof...(R)> make(std::integer_sequence<int, R...>) {
+    return {multiply_tile<R + 1, N>...};
+  }
+};
+constexpr auto kNarrowTiles = TilesOf<1>::make(std::make_integer_sequence<int, kTileRows>());
+constexpr auto kWideTiles = TilesOf<kTileVectors>::make(std::make_integer_sequence<int, kTileRows>());
+
+// ------------------------------------------------------------------ packing
+// Squares of kTurn rows and places: out[i][r] = rows[r][at + i].
+#if CLIKA_X86 && CLIKA_LEVEL >= 1
+constexpr int64_t kTurn = 8;
+using Line = __m256;
+CLIKA_INLINE void store_line(float* p, Line x) { _mm256_storeu_ps(p, x); }
+CLIKA_INLINE void turn_square(const float* const* rows, int64_t at, Line* out) {
+  const __m256 r0 = _mm256_loadu_ps(rows[0] + at);
+  const __m256 r1 = _mm256_loadu_ps(rows[1] + at);
+  const __m256 r2 = _mm256_loadu_ps(rows[2] + at);
+  const __m256 r3 = _mm256_loadu_ps(rows[3] + at);
+  const __m256 r4 = _mm256_loadu_ps(rows[4] + at);
+  const __m256 r5 = _mm256_loadu_ps(rows[5] + at);
+  const __m256 r6 = _mm256_loadu_ps(rows[6] + at);
+  const __m256 r7 = _mm256_loadu_ps(rows[7] + at);
+  const __m256 a0 = _mm256_unpacklo_ps(r0, r1);
+  const __m256 a1 = _mm256_unpackhi_ps(r0, r1);
+  const __m256 a2 = _mm256_unpacklo_ps(r2, r3);
+  const __m256 a3 = _mm256_unpackhi_ps(r2, r3);
+  const __m256 a4 = _mm256_unpacklo_ps(r4, r5);
+  const __m256 a5 = _mm256_unpackhi_ps(r4, r5);
+  const __m256 a6 = _mm256_unpacklo_ps(r6, r7);
+  const __m256 a7 = _mm256_unpackhi_ps(r6, r7);
+  const __m256 b0 = _mm256_shuffle_ps(a0, a2, 0x44);
+  const __m256 b1 = _mm256_shuffle_ps(a0, a2, 0xee);
+  const __m256 b2 = _mm256_shuffle_ps(a1, a3, 0x44);
+  const __m256 b3 = _mm256_shuffle_ps(a1, a3, 0xee);
+  const __m256 b4 = _mm256_shuffle_ps(a4, a6, 0x44);
+  const __m256 b5 = _mm256_shuffle_ps(a4, a6, 0xee);
+  const __m256 b6 = _mm256_shuffle_ps(a5, a7, 0x44);
+  const __m256 b7 = _mm256_shuffle_ps(a5, a7, 0xee);
+  out[0] = _mm256_permute2f128_ps(b0, b4, 0x20);
+  out[1] = _mm256_permute2f128_ps(b1, b5, 0x20);
+  out[2] = _mm256_permute2f128_ps(b2, b6, 0x20);
+  out[3] = _mm256_permute2f128_ps(b3, b7, 0x20);
+  out[4] = _mm256_permute2f128_ps(b0, b4, 0x31);
+  out[5] = _mm256_permute2f128_ps(b1, b5, 0x31);
+  out[6] = _mm256_permute2f128_ps(b2, b6, 0x31);
+  out[7] = _mm256_permute2f128_ps(b3, b7, 0x31);
+}
+#else
+constexpr int64_t kTurn = 4;
+using Line = vf;
+CLIKA_INLINE void store_line(float* p, Line x) { store(p, x); }
+CLIKA_INLINE void turn_square(const float* const* rows, int64_t at, Line* out) {
+  const vf r0 = load(rows[0] + at);
+  const vf r1 = load(rows[1] + at);
+  const vf r2 = load(rows[2] + at);
+  const vf r3 = load(rows[3] + at);
+  const vf a0 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
+  const vf a1 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
+  const vf a2 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);
+  const vf a3 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
+  out[0] = __builtin_shufflevector(a0, a2, 0, 1, 4, 5);
+  out[1] = __builtin_shufflevector(a0, a2, 2, 3, 6, 7);
+  out[2] = __builtin_shufflevector(a1, a3, 0, 1, 4, 5);
+  out[3] = __builtin_shufflevector(a1, a3, 2, 3, 6, 7);
+}
+#endif
+
+// Rows that turn_rows reads for a panel of `width` columns: whole squares.
+constexpr int64_t turned_rows(int64_t width) { return (width + kTurn - 1) / kTurn * kTurn; }
+constexpr int64_t kTurnedMost = turned_rows(kTileColumns > kTileRows ? kTileColumns : kTileRows);
+
+// panel[k * width + r] = rows[r][k] for n places k. `rows` has turned_rows(width) readable entries. The line of
+// a k may reach into the next k, which is written after it: what stands up to kSlack floats behind the last k
+// is lost.
+template <int width>
+CLIKA_NOINLINE void turn_rows(const float* const* rows, int64_t n, float* panel) {
+  constexpr int64_t count = turned_rows(width);
+  constexpr int64_t squares = width % kTurn == 0 ? 1 : count / kTurn;  // turned before the first is stored
+  int64_t k = 0;
+  while (k + kTurn <= n) {
+    for (int64_t r = 0; r < count; r += squares * kTurn) {
+      Line lines[squares][kTurn];
+      for (int64_t s = 0; s < squares; ++s) turn_square(rows + r + s * kTurn, k, lines[s]);
+      for (int64_t i = 0; i < kTurn; ++i) {
+        for (int64_t s = 0; s < squares; ++s) {
+          store_line(panel + (k + i) * width + r + s * kTurn, lines[s][i]);
+        }
+      }
+    }
+    k += kTurn;
+    if (k < n && k + kTurn > n) k = n - kTurn;  // the rest, once more with what stands before it
+  }
+  for (; k < n; ++k) {
+    for (int64_t r = 0; r < width; ++r) panel[k * width + r] = rows[r][k];
+  }
+}
+
+// ------------------------------------------------------------------ the product
+// A Problem has the sizes m, n and k and
+//   pack_left(row, count, from, depth, panel, worker): rows row .. row + count of columns from .. from + depth,
+//     as [depth][kTileRows]; what stands in rows beyond count does not matter
+//   pack_right(column, count, from, depth, panel, width): columns column .. column + count as [depth][width];
+//     what stands in columns beyond count does not matter either
+//   find_rows(row, count, to): where rows of the result lie (float32, column j at to[i][j])
+//   begin(to, count, column, columns): false, or true after it has filled this part of the result with what the
+//     sums start from
+//   end(to, count, column, columns): after this part of the result is whole
+struct GemmPlan {
+  int64_t panels;        // of columns
+  int64_t row_panels;
+  int64_t block_panels;  // of rows, in a task
+  int64_t blocks;
+  int64_t chunk;         // panels of columns in a task
+  int64_t chunks;
+};
+
+inline GemmPlan plan_gemm(int64_t m, int64_t n, int64_t workers) {
+  GemmPlan p;
+  p.panels = (n + kTileColumns - 1) / kTileColumns;
+  p.row_panels = (m + kTileRows - 1) / kTileRows;
+  const int64_t pieces = workers == 1 ? 1 : 4 * workers;  // so that late workers find something to do
+  p.block_panels = std::min(kBlockPanels, std::max<int64_t>(1, p.row_panels / pieces));
+  if (workers > 1 && p.row_panels < pieces) p.block_panels = std::min(kBlockPanels, p.row_panels);
+  p.blocks = (p.row_panels + p.block_panels - 1) / p.block_panels;
+  p.chunks = std::min(p.panels, std::max<int64_t>(1, workers == 1 ? 1 : 2 * workers / p.blocks));
+  p.chunk = (p.panels + p.chunks - 1) / p.chunks;
+  p.chunks = (p.panels + p.chunk - 1) / p.chunk;
+  return p;
+}
+
+// What a product of that size needs beside its operands.
+struct GemmMemory {
+  float* blocks = nullptr;  // of the left side, one for each worker
+  float* packed = nullptr;  // of the right side
+  int64_t room;             // floats of a block
+  int64_t columns;          // that are packed at a time
+
+  // Keeps nothing where scratch could not be had.
+  GemmMemory(const clika_call* call, int64_t m, int64_t n, int64_t k) {
+    const int64_t workers = call->core->num_threads();
+    const int64_t panels = std::min(kBlockPanels, (m + kTileRows - 1) / kTileRows);
+    room = (panels * kTileRows * std::min(k, kDepth) + kSlack + 15) / 16 * 16;
+    const int64_t fitting = kPackedMost / std::max<int64_t>(1, k * kTileColumns);
+    columns = std::min(n, std::max<int64_t>(1, fitting) * kTileColumns);
+    const int64_t padded = (columns + kTileColumns - 1) / kTileColumns * kTileColumns;
+    const size_t bytes = static_cast<size_t>(padded * k + workers * room) * sizeof(float);
+    blocks = static_cast<float*>(call->core->scratch(call, bytes));
+    if (blocks != nullptr) packed = blocks + workers * room;
+  }
+};
+
+// The columns [column, column + columns) of the result.
+template <class Problem>
+void multiply_columns(const clika_call* call, const Problem& p, int64_t column, int64_t columns,
+                      const GemmMemory& memory) {
+  const GemmPlan plan = plan_gemm(p.m, columns, call->core->num_threads());
+  const int64_t padded = plan.panels * kTileColumns;
+  const int64_t depths = (p.k + kDepth - 1) / kDepth;
+  const auto width_of = [&](int64_t panel) {
+    return columns - panel * kTileColumns <= W ? int64_t{W} : kTileColumns;
+  };
+  // A panel's block of k: the blocks of k lie one after the other, in each the panels.
+  const auto packed_at = [&](int64_t panel, int64_t from, int64_t depth) {
+    return memory.packed + from * padded + panel * kTileColumns * depth;
+  };
+  const int64_t grain = std::max<int64_t>(1, 32768 / (kTileColumns * std::min(p.k + 1, kDepth)));
+  parallel(call, plan.panels * depths, grain, [&](int64_t begin, int64_t end, int32_t) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t panel = i / depths;
+      const int64_t from = i % depths * kDepth;
+      const int64_t depth = std::min(kDepth, p.k - from);
+      const int64_t count = std::min(kTileColumns, columns - panel * kTileColumns);
+      p.pack_right(column + panel * kTileColumns, count, from, depth, packed_at(panel, from, depth),
+                   width_of(panel));
+    }
+  });
+  const int64_t tasks = plan.blocks * plan.chunks;
+  const double work = static_cast<double>(p.m) * static_cast<double>(columns) * static_cast<double>(p.k);
+  parallel(call, tasks, work < 1e6 ? tasks : 1, [&](int64_t begin, int64_t end, int32_t worker) {
+    float* left = memory.blocks + worker * memory.room;
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t first = task / plan.chunks * plan.block_panels * kTileRows;
+      const int64_t rows = std::min(p.m - first, plan.block_panels * kTileRows);
+      const int64_t panel_from = task % plan.chunks * plan.chunk;
+      const int64_t panel_to = std::min(plan.panels, panel_from + plan.chunk);
+      const int64_t from_column = column + panel_from * kTileColumns;
+      const int64_t to_column = column + std::min(columns, panel_to * kTileColumns);
+      float* to[kBlockPanels * kTileRows];
+      p.find_rows(first, rows, to);
+      bool add = p.begin(to, rows, from_column, to_column - from_column);
+      for (int64_t from = 0; from < p.k || (from == 0 && !add); from += kDepth) {
+        const int64_t depth = std::min(kDepth, p.k - from);
+        for (int64_t r = 0; r < rows; r += kTileRows) {
+          p.pack_left(first + r, std::min<int64_t>(kTileRows, rows - r), from, depth, left + r * depth,
+                      worker);
+        }
+        for (int64_t panel = panel_from; panel < panel_to; ++panel) {
+          const int64_t at = column + panel * kTileColumns;
+          const int64_t count = std::min(kTileColumns, to_column - at);
+          const float* right = packed_at(panel, from, depth);
+          const auto& tiles = width_of(panel) == W ? kNarrowTiles : kWideTiles;
+          for (int64_t r = 0; r < rows; r += kTileRows) {
+            const int64_t height = std::min<int64_t>(kTileRows, rows - r);
+            tiles[static_cast<size_t>(height - 1)](depth, left + r * depth, right, to + r, at, count, add);
+          }
+        }
+        add = true;
+      }
+      p.end(to, rows, from_column, to_column - from_column);
+    }
+  });
+}
+
+template <class Problem>
+void multiply(const clika_call* call, const Problem& p, const GemmMemory& memory) {
+  for (int64_t column = 0; column < p.n; column += memory.columns) {
+    multiply_columns(call, p, column, std::min(memory.columns, p.n - column), memory);
+  }
+}
