@@ -393,6 +393,7 @@ cdef object _to_dlpack(Tensor t, object max_version, object dl_device, object co
     cdef DLDevice device
     cdef DLType dtype
     cdef bint copied = False
+    t._wait("__dlpack__")
     if t.record.scheme != CLIKA_DENSE or t.record.layout != 0:
         raise BufferError("__dlpack__: a packed weight has no form in the protocol; call dequantize() first")
     own = t.dtype
@@ -405,7 +406,7 @@ cdef object _to_dlpack(Tensor t, object max_version, object dl_device, object co
     if copy:
         t = t.clone()
         copied = True
-    t._wait("__dlpack__")
+        t._wait("__dlpack__")
     dtype.code = 4 if own is _dtypes.bfloat16 else _DL_CODES[own.kind]
     dtype.bits = own.bits
     dtype.lanes = 1

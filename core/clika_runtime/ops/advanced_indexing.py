@@ -45,7 +45,7 @@ def _index(input: Meta, indices: list[Meta], dims: tuple[int, ...] | None) -> Me
 op(
     "index",
     doc="""
-    Picks entries by several indices at once: for two, result[.., k, ..] = input[.., i[k], j[k], ..].
+    Picks entries by several indices at once: of two, result[.., k, ..] = input[.., i[k], j[k], ..].
 
     The indices are integer tensors that broadcast to one shape. They stand for the dims `dims` of
     input (the first ones by default), and that shape takes their place, or the front where they are
@@ -72,7 +72,8 @@ def _put(
     ):
         fail(
             "index_put_",
-            f"values {text(values.shape)} do not broadcast to the shape {text(shape)} of the places",
+            f"values {text(values.shape)} do not broadcast to the shape {text(shape)} of the "
+            "places",
         )
     return Meta(input.shape, input.dtype)
 
