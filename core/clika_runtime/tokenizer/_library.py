@@ -27,10 +27,8 @@ def twin(tokenizer: Any) -> Any:
             if value is not None:
                 setattr(result, part, value)
         added = tokenizer.get_added_tokens_decoder()
-        for index in sorted(added):
-            result.add_tokens([added[index]])
-        if result.get_added_tokens_decoder().keys() != added.keys():
-            raise InvalidArgumentError("tokenizer: the ids of its added tokens leave gaps")
+        result.add_tokens([added[index] for index in sorted(added)])
+        assert result.get_added_tokens_decoder().keys() == added.keys()  # ids go by order
     return result
 
 
@@ -84,6 +82,9 @@ def guarded(what: str, code_name: str = "INVALID_ARGUMENT") -> Iterator[None]:
     except (ClikaRTError, ImportError):
         raise
     except Exception as error:
+        # Ctrl-C inside a part of the pipeline that is ours.
+        if str(error).startswith("Exception: KeyboardInterrupt"):
+            raise KeyboardInterrupt from error
         raise InvalidArgumentError(f"{what}: {_text(error)}", code_name) from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":

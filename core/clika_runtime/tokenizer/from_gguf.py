@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from clika_runtime.io._files import invalid, shown, unsupported
 
 from ._library import add_tokens, guarded, library, surround
 from .pre_tokenizers import PRE_TOKENIZERS
 from .spm import (
+    BYTE,
     BYTE_NAMES,
     CONTROL,
     NORMAL,
@@ -157,6 +160,7 @@ class _Vocabulary:
                 raise invalid(self.where, f"{name} is missing; the file carries no tokenizer")
             return []
         items = value.tolist() if hasattr(value, "tolist") else value
+        items = list(items) if isinstance(items, (list, tuple)) else items
         wanted: dict[str, tuple[type, ...]] = {"string": (str,), "int32": (int,)}
         good = wanted.get(kind, (float, int))
         # The items of an array of the format are of one type.
@@ -287,20 +291,24 @@ def _sentencepiece(metadata: Mapping[str, Any], where: str) -> tuple[Any, Spelli
     tokens, types = vocabulary.tokens, vocabulary.types
     scores = vocabulary.array("scores", "float32", required=True, length=len(tokens))
     bpe = metadata[_PREFIX + "model"] == "llama"
-    unknown = vocabulary.special.get("unk")
+    with np.errstate(over="ignore"):
+        values = np.asarray(scores).astype(np.float32)
+    if not np.isfinite(values).all():
+        index = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise invalid(where, f"metadata '{_PREFIX}scores' item {index} is {scores[index]}")
     charsmap = vocabulary.array("precompiled_charsmap", "int32")
-    if unknown is not None:
-        types[unknown] = UNKNOWN
     model = SpmModel(
         kind="bpe" if bpe else "unigram",
         tokens=tokens,
-        scores=scores,
+        scores=values.tolist(),
         types=types,
-        byte_fallback=bpe and all(name in vocabulary.ids for name in BYTE_NAMES),
-        charsmap=bytes(value & 0xFF for value in charsmap) if not bpe else b"",
-        prefix=vocabulary.flag("add_space_prefix", True),
+        unknown=vocabulary.special.get("unk"),
+        byte_fallback=bpe and (BYTE in types or all(n in vocabulary.ids for n in BYTE_NAMES)),
+        charsmap=b"" if bpe else bytes(value & 0xFF for value in charsmap),
+        prefix=vocabulary.flag("add_space_prefix", bpe),
         remove_extra=vocabulary.flag("remove_extra_whitespaces", False) and not bpe,
         strips=vocabulary.strips(),
+        ids=vocabulary.ids,
         llama_cpp=True,
     )
     tokenizer, spelling = build_spm(model, where)

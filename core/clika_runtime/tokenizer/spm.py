@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
-from operator import add, neg
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,7 @@ class SpmModel:
     tokens: list[str] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)
     types: list[int] = field(default_factory=list)
+    unknown: int | None = None  # what stands for the unknown; None: the piece of that type
     byte_fallback: bool = False
     charsmap: bytes = b""
     prefix: bool = True
@@ -78,6 +79,7 @@ class SpmModel:
         default_factory=lambda: {"unk": "<unk>", "bos": "<s>", "eos": "</s>", "pad": "<pad>"}
     )
     strips: dict[str, str] = field(default_factory=dict)
+    ids: dict[str, int] = field(default_factory=dict)  # of all tokens, where they are known
     llama_cpp: bool = False
 
 
@@ -88,6 +90,51 @@ def _float32(value: float) -> float:
 def _leftmost_longest(texts: Iterable[str]) -> re.Pattern[str] | None:
     ordered = sorted(texts, key=len, reverse=True)
     return re.compile("|".join(map(re.escape, ordered))) if ordered else None
+
+
+class _Parts:
+    """Cuts a text part by part: no piece lies across two neighbours that no piece has inside, so
+    what stands between two such places is cut on its own, and words that come again are known."""
+
+    def __init__(self, pieces: Iterable[str], cut: Callable[[str], list[str]]) -> None:
+        self._pairs = _pairs(pieces)
+        self._cut = cut
+        self._known: dict[str, list[str]] = {}
+
+    def __call__(self, text: str) -> list[str]:
+        pairs, known = self._pairs, self._known
+        pieces: list[str] = []
+        ends = [
+            place for place, pair in enumerate(map(add, text, text[1:]), 1) if pair not in pairs
+        ]
+        if text:
+            ends.append(len(text))
+        begin = 0
+        for end in ends:
+            part = text[begin:end]
+            begin = end
+            cut = known.get(part)
+            if cut is None:
+                cut = self._cut(part)
+                if len(part) <= _CACHED_LENGTH:
+                    if len(known) >= _CACHED_CUTS:
+                        known.clear()
+                    known[part] = cut
+            pieces += cut
+        return pieces
+
+
+def _pairs(pieces: Iterable[str]) -> set[str]:
+    """All pairs of neighbouring characters inside the pieces."""
+    between = 0xD800  # a code point that no text holds
+    joined = chr(between).join(pieces).encode("utf-32-le", "surrogatepass")
+    points = np.array(memoryview(joined).cast("I") if joined else (), np.uint64)
+    first, second = points[:-1], points[1:]
+    inside = (first != between) & (second != between)
+    codes = np.unique(first[inside] << 21 | second[inside])
+    split = np.stack([codes >> 21, codes & 0x1FFFFF], 1).astype("<u4")
+    text = split.tobytes().decode("utf-32-le")
+    return set(map(add, text[::2], text[1::2]))
 
 
 class Bpe:
@@ -103,13 +150,10 @@ class Bpe:
         whole: Iterable[str] = (),
         unused: Iterable[str] = (),
     ) -> None:
-        self._keys = dict(zip(scores, map(neg, scores.values())))  # noqa: B905
+        self._scores = scores
         self._whole = _leftmost_longest(whole)
         self._unused = frozenset(unused)
-        # Neighbours that no piece has inside are never merged: what stands between two such places
-        # is cut on its own, and words come again.
-        self._pairs = _pairs(self._keys)
-        self._cache: dict[str, list[str]] = {}
+        self._between = _Parts(scores, self._cut)
 
     def __call__(self, text: str) -> list[str]:
         """The pieces of a text; a character that is no piece stands alone."""
@@ -123,30 +167,8 @@ class Bpe:
             position = match.end()
         return pieces + self._between(text[position:])
 
-    def _between(self, text: str) -> list[str]:
-        pairs, cache = self._pairs, self._cache
-        pieces: list[str] = []
-        ends = [
-            place for place, pair in enumerate(map(add, text, text[1:]), 1) if pair not in pairs
-        ]
-        if text:
-            ends.append(len(text))
-        begin = 0
-        for end in ends:
-            part = text[begin:end]
-            begin = end
-            cut = cache.get(part)
-            if cut is None:
-                cut = self._cut(part)
-                if len(part) <= _CACHED_LENGTH:
-                    if len(cache) >= _CACHED_CUTS:
-                        cache.clear()
-                    cache[part] = cut
-            pieces += cut
-        return pieces
-
     def _cut(self, text: str) -> list[str]:
-        keys, unused = self._keys, self._unused
+        scores, unused = self._scores, self._unused
         size = len(text)
         # A symbol is known by where it begins: where it ends (0 once it is merged into the one
         # before), and where the symbol before it begins.
@@ -154,12 +176,16 @@ class Bpe:
         before = list(range(-1, size - 1))
         parts: dict[str, tuple[str, str]] = {}
         heap = [
-            (keys[text[at : at + 2]], at, at + 1, at + 2)
+            (-scores[text[at : at + 2]], at, at + 1, at + 2)
             for at in range(size - 1)
-            if text[at : at + 2] in keys
+            if text[at : at + 2] in scores
         ]
         if unused:
-            parts = {text[at:end]: (text[at], text[at + 1]) for _, at, _, end in heap}
+            parts = {
+                text[at:end]: (text[at], text[at + 1])
+                for _, at, _, end in heap
+                if text[at:end] in unused
+            }
         heapify(heap)
         while heap:
             _, left, middle, right = heappop(heap)
@@ -174,9 +200,9 @@ class Bpe:
                 neighbours.append((before[left], left, right))
             for first, second, end in neighbours:
                 piece = text[first:end]
-                key = keys.get(piece)
-                if key is not None:
-                    heappush(heap, (key, first, second, end))
+                score = scores.get(piece)
+                if score is not None:
+                    heappush(heap, (-score, first, second, end))
                     if piece in unused:
                         parts[piece] = (text[first:second], text[second:end])
         pieces = []
@@ -185,18 +211,6 @@ class Bpe:
             pieces.append(text[at : ends[at]])
             at = ends[at]
         return _apart(pieces, parts) if unused else pieces
-
-
-def _pairs(pieces: Iterable[str]) -> set[str]:
-    """All pairs of neighbouring characters inside the pieces."""
-    between = 0xD800  # a code point that no text holds
-    joined = chr(between).join(pieces).encode("utf-32-le", "surrogatepass")
-    points = np.frombuffer(joined, "<u4").astype(np.uint64)
-    first, second = points[:-1], points[1:]
-    inside = (first != between) & (second != between)
-    codes = np.unique(first[inside] << 32 | second[inside])
-    text = codes.astype("<u8").view("<u4").astype("<u4").tobytes().decode("utf-32-le")
-    return set(map(add, text[1::2], text[::2]))
 
 
 def _apart(pieces: list[str], parts: Mapping[str, tuple[str, str]]) -> list[str]:
@@ -236,9 +250,15 @@ class Unigram:
                 lengths.setdefault(piece[:2], set()).add(len(piece))
         # The lengths of the longer pieces by their first two characters.
         self._lengths = {head: tuple(sorted(found)) for head, found in lengths.items()}
+        # Sums of float32 scores are exact in float64, wherever they begin; in float32 they are not,
+        # and the text must be one.
+        self._parts = None if single else _Parts(self._scores, self._cut)
 
     def __call__(self, text: str) -> list[str]:
         """The pieces of a text; a character that is no piece stands alone."""
+        return self._cut(text) if self._parts is None else self._parts(text)
+
+    def _cut(self, text: str) -> list[str]:
         scores, lengths, unknown = self._scores, self._lengths, self._unknown
         size = len(text)
         best: array[float] = array(self._code, [0.0]) * (size + 1)
@@ -286,12 +306,28 @@ class Charsmap:
         if sys.byteorder == "big":
             self._units.byteswap()
         self._texts = blob[4 + size :]
-        self._plain: dict[str, bool] = {}
+        self._plain: set[str] = set()
+        root = _offset(self._units[0])
+        # ASCII characters that are replaced neither alone nor before another one of ASCII.
+        self.plain_ascii = "".join(
+            chr(byte) for byte in range(128) if not self._replaces_ascii(root ^ byte, byte)
+        )
+
+    def _replaces_ascii(self, node: int, byte: int) -> bool:
+        units = self._units
+        if node >= len(units) or units[node] & 0x800000FF != byte:
+            return False
+        after = node ^ _offset(units[node])
+        follow = (after ^ byte for byte in range(128))
+        return bool(units[node] >> 8 & 1) or any(
+            place < len(units) and units[place] & 0x800000FF == byte
+            for byte, place in enumerate(follow)
+        )
 
     def longest(self, text: str, at: int) -> tuple[str, int] | None:
         """The replacement of the longest match at ``text[at:]`` and the match's length, or None."""
         window = text[at : at + 2]
-        if self._plain.get(window):
+        if window in self._plain:
             return None
         found = None
         units = self._units
@@ -302,7 +338,7 @@ class Charsmap:
                 node ^= byte
                 if node >= count or units[node] & 0x800000FF != byte:
                     if found is None and length <= 2 and len(self._plain) < _CACHED_CUTS:
-                        self._plain[window] = True
+                        self._plain.add(window)
                     return found
                 leaf = units[node] >> 8 & 1
                 node ^= _offset(units[node])
@@ -341,6 +377,14 @@ class Normalizer:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_kept", _leftmost_longest(self.kept))
+        plain = "" if self.charsmap is None else self.charsmap.plain_ascii
+        if self.remove_extra:
+            plain = plain.replace(" ", "")
+        # Characters that stay as they are.
+        run = rf"[{re.escape(plain)}]+(?![^\x00-\x7f])" if plain else "[^ ]+"
+        if self.kept or (self.charsmap is not None and not plain):
+            run = "(?!)"
+        object.__setattr__(self, "_run", re.compile(run))
 
     def __call__(self, text: str) -> tuple[str, list[int]]:
         """The normalized text, and for each of its characters the byte of ``text`` that it came
@@ -355,7 +399,7 @@ class Normalizer:
         origins = [bytes_before[place] for place in places]
         held = result or (text and not self.remove_extra)
         if self.prefix and self.suffix and not held:
-            held = any(replacement != " " for replacement, _ in self._units(text))
+            held = any(replacement != " " for replacement, _, _ in self._units(text))
         if self.prefix and held:
             if self.suffix:
                 result, origins = result + space, [*origins, bytes_before[-1]]
@@ -363,28 +407,35 @@ class Normalizer:
                 result, origins = space + result, [0, *origins]
         return result, [*origins, bytes_before[-1]]
 
-    def _units(self, text: str) -> Iterator[tuple[str, int]]:
-        """What replaces the parts of a text, and where each part begins."""
+    def _units(self, text: str) -> Iterator[tuple[str, int, bool]]:
+        """What replaces the parts of a text, where each part begins, and whether it stays as it
+        is."""
         kept: re.Pattern[str] | None = self._kept  # type: ignore[attr-defined]
+        run: re.Pattern[str] = self._run  # type: ignore[attr-defined]
+        charsmap = self.charsmap
         at = 0
         while at < len(text):
-            match = kept.match(text, at) if kept is not None else None
+            match = run.match(text, at)
+            if match is None and kept is not None:
+                match = kept.match(text, at)
             if match is not None:
-                replacement, length = match.group(), len(match.group())
-            else:
-                found = self.charsmap.longest(text, at) if self.charsmap is not None else None
-                replacement, length = found or (text[at], 1)
-            yield replacement, at
+                yield match.group(), at, True
+                at = match.end()
+                continue
+            found = charsmap.longest(text, at) if charsmap is not None else None
+            replacement, length = found or (text[at], 1)
+            yield replacement, at, False
             at += length
 
     def _rewrite(self, text: str, space: str) -> tuple[str, Sequence[int]]:
         characters: list[str] = []
         places: list[int] = []
         dropping = self.remove_extra
-        for replacement, begin in self._units(text):
+        for replacement, begin, same in self._units(text):
             kept = replacement.lstrip(" ") if dropping else replacement
+            begin += len(replacement) - len(kept) if same else 0
             characters += kept.replace(" ", space)
-            places += [begin] * len(kept)
+            places += range(begin, begin + len(kept)) if same else [begin] * len(kept)
             if kept:
                 dropping = self.remove_extra and kept.endswith(" ")
         while self.remove_extra and characters and characters[-1] == space:
@@ -456,35 +507,41 @@ def build(model: SpmModel, where: str) -> tuple[Any, Spelling]:
     ``InvalidArgumentError`` for a model that does not fit together, ``UnsupportedError`` for a kind
     that is not served.
     """
-    tokens, types = model.tokens, model.types
-    ids = dict(zip(tokens, range(len(tokens))))  # noqa: B905
+    tokens = model.tokens
+    ids = model.ids or dict(zip(tokens, range(len(tokens))))  # noqa: B905
     if len(ids) != len(tokens):
         index = next(index for index, token in enumerate(tokens) if ids[token] != index)
         raise invalid(
             where,
             f"the piece {shown(tokens[index])} stands twice, at {index} and {ids[tokens[index]]}",
         )
+    types = np.asarray(model.types)
+
+    def of_kind(*kinds: int) -> list[str]:
+        return [tokens[index] for index in np.flatnonzero(np.isin(types, kinds))]
+
     inner = model.llama_cpp
-    users = [token for token, kind in zip(tokens, types) if kind == USER_DEFINED]  # noqa: B905
+    users = of_kind(USER_DEFINED)
     made = dict(zip(tokens, model.scores))  # noqa: B905
-    for index, kind in enumerate(types):
-        if kind in (UNKNOWN, CONTROL, BYTE):
-            del made[tokens[index]]
-    unused = () if inner else [t for t, kind in zip(tokens, types) if kind == UNUSED]  # noqa: B905
+    for token in of_kind(UNKNOWN, CONTROL, BYTE):
+        del made[token]
+    unused = [] if inner else of_kind(UNUSED)
     kept = () if inner else tuple(users)
     cut: Callable[[str], list[str]]
     known: Mapping[str, int] = ids
     if model.kind == "bpe":
         cut = Bpe(made, kept, unused)
     elif model.kind == "unigram":
-        for piece in (*users, *unused):
+        for piece in unused:
             del made[piece]
+        for piece in users:
+            made[piece] = 0.0
         cut = Unigram(made, kept, single=not inner)
-        known = {token: ids[token] for token in (*made, *kept)}
+        known = {token: ids[token] for token in made}
     else:
         raise unsupported(where, f"SentencePiece models of kind '{model.kind}' are not served")
     byte_ids = _byte_ids(model, ids, where)
-    unknown = [index for index, kind in enumerate(types) if kind == UNKNOWN][:1]
+    unknown = of_kind(UNKNOWN)[:1] if model.unknown is None else [tokens[model.unknown]]
     if byte_ids is None and not unknown:
         raise invalid(where, "holds neither an unknown token nor 256 byte tokens")
     try:
@@ -495,17 +552,16 @@ def build(model: SpmModel, where: str) -> tuple[Any, Spelling]:
         charsmap, kept, model.prefix, model.remove_extra, model.escape, model.suffix
     )
     segmenter = Segmenter(
-        normalizer, cut, known, byte_ids, (unknown[0], tokens[unknown[0]]) if unknown else None
+        normalizer, cut, known, byte_ids, (ids[unknown[0]], unknown[0]) if unknown else None
     )
     lib = library()
     with guarded(f"{where}: tokenizer", "MALFORMED_FILE"):
         tokenizer = lib.Tokenizer(lib.models.BPE(vocab=ids, merges=[]))
         tokenizer.pre_tokenizer = lib.pre_tokenizers.PreTokenizer.custom(segmenter)
-        special = [t for t, kind in zip(tokens, types) if kind in (CONTROL, UNKNOWN)]  # noqa: B905
-        add_tokens(tokenizer, special, users if inner else (), model.strips)
+        add_tokens(tokenizer, of_kind(CONTROL, UNKNOWN), users if inner else (), model.strips)
     spelling = piece_spelling(
         tokens,
-        types,
+        model.types,
         tokenizer.id_to_token,
         spaced_users=not inner,
         drops=model.prefix or model.remove_extra,
@@ -517,7 +573,11 @@ def build(model: SpmModel, where: str) -> tuple[Any, Spelling]:
 def _byte_ids(model: SpmModel, ids: Mapping[str, int], where: str) -> list[int] | None:
     if not model.byte_fallback:
         return None
-    absent = [name for name in BYTE_NAMES if name not in ids or model.types[ids[name]] != BYTE]
+    absent = [
+        name
+        for name in BYTE_NAMES
+        if name not in ids or (model.types[ids[name]] != BYTE and not model.llama_cpp)
+    ]
     if absent:
         raise invalid(
             where, f"falls back to bytes and lacks {len(absent)} of 256, {absent[0]} first"

@@ -170,11 +170,16 @@ def _read_trainer(reader: _Reader, span: tuple[int, int], model: SpmModel) -> No
 
 
 def _read_normalizer(reader: _Reader, span: tuple[int, int], model: SpmModel) -> None:
-    flags = {3: "prefix", 4: "remove_extra", 5: "escape"}
+    flags = {
+        3: ("prefix", "add_dummy_prefix"),
+        4: ("remove_extra", "remove_extra_whitespaces"),
+        5: ("escape", "escape_whitespaces"),
+    }
     for number, wire, value in reader.fields(*span):
         if number == 2:
             reader.expect("normalizer_spec.precompiled_charsmap", wire, _BYTES)
             model.charsmap = reader.data[value[0] : value[1]]
         elif number in flags:
-            reader.expect(f"normalizer_spec field {number}", wire, _VARINT)
-            setattr(model, flags[number], bool(value))
+            attribute, name = flags[number]
+            reader.expect(f"normalizer_spec.{name}", wire, _VARINT)
+            setattr(model, attribute, bool(value))

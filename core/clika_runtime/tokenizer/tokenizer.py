@@ -295,8 +295,9 @@ class Tokenizer:
         """The same tokenizer, blind for special tokens in the text. The switch is a state of the
         library's object, so there are two of them; they share the vocabulary."""
         if self._literal is None:
-            self._literal = twin(self._backend)
-            self._literal.encode_special_tokens = True
+            literal = twin(self._backend)
+            literal.encode_special_tokens = True
+            self._literal = literal  # two threads may both make one
         return self._literal
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:

@@ -31,7 +31,8 @@ _PARTS = (
     # digits
     *("0", "7", "42", "123", "2024", "12345", "1234567890", "3.14159", "1,000,000", "0x1F", "٣٤"),
     # punctuation and code
-    *". , ! ?! ... … — “q” 、。 «» = == ------ () [] {} $100 €5 ™ #tag @user &amp; %d // -> λx.x".split(),
+    *". , ! ?! ... … — “q” 、。 «» = == ------ () [] {} $100 €5 ™ #tag @user".split(),
+    *("&amp;", "%d", "//", "->", "λx.x"),
     *("/* c */", "`code`", "a_b", "x=1;", "\\n", "user@mail.com", "https://example.com/?a=b&c=d#e"),
     *("def f(x):\n    return x ** 2  # done\n", "if (a<b && c>d) { x[i] += 1; }\n"),
     *("\tint *p = &q;", "SELECT * FROM t;"),

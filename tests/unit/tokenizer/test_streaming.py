@@ -7,11 +7,14 @@ import random
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models
 
 from clika_runtime.errors import InvalidArgumentError
 from clika_runtime.tokenizer import StreamingDecoder, Tokenizer
+from clika_runtime.tokenizer.streaming import Spelling, make_decoder
 from tests.unit.tokenizer.small import TEXTS, byte_fallback, byte_level, word_piece
 
 
@@ -93,6 +96,54 @@ def test_runs_of_byte_tokens_are_held_back() -> None:
     broken = [*ids[1:3], ids[1]]
     assert "".join(run(tokenizer.streaming_decoder(), broken)) == "\ufffd" * 3
     assert tokenizer.decode(broken) == "\ufffd" * 3
+
+
+def pieces_of(*tokens: bytes | None, **options: object) -> StreamingDecoder:
+    """A decoder over ids 0, 1, ... with these bytes."""
+    spelling = Spelling(
+        lambda index: tokens[index] if index < len(tokens) else None,
+        lambda index: (tokens[index] or b"").startswith(b" "),
+        **options,  # type: ignore[arg-type]
+    )
+    return make_decoder(spelling=spelling, decode=str, surface=str, skipped=frozenset([0]))
+
+
+def test_the_first_space_of_a_text_is_dropped() -> None:
+    for every, expected in ((False, ["", "", " ", " a", " a"]), (True, ["", "", "", "a", " a"])):
+        stream = pieces_of(b"<s>", b" ", b" a", every_space=every)
+        for _ in range(2):  # a fresh stream after finish
+            assert [*map(stream.push, [0, 1, 1, 2, 2]), stream.finish()] == [*expected, ""]
+    assert pieces_of(b"<s>", b"a", b" a").push(2) == "a"
+    stream = pieces_of(b"<s>", b"a", b" a")
+    assert [stream.push(1), stream.push(2), stream.push(9)] == ["a", " a", ""]
+
+
+def test_broken_bytes_once_each_or_once_together() -> None:
+    tokens = (None, b"\xf0", b"\x9f", b"a")
+    for per_byte, expected in ((True, "\ufffd\ufffda\ufffd"), (False, "\ufffda\ufffd")):
+        stream = pieces_of(*tokens, per_byte=per_byte)
+        given = [*map(stream.push, [1, 2, 3, 1]), stream.finish()]
+        assert "".join(given) == expected and given[0] == ""
+
+
+@given(st.lists(st.integers(0, 300)), st.booleans(), st.booleans())
+def test_any_ids_through_any_spelling(ids: list[int], every: bool, per_byte: bool) -> None:
+    tokens = [None, b" ", b" hello", b"hello", "é".encode(), "😀".encode(), b"", b"\n"]
+    tokens += [bytes([byte]) for byte in range(256)]
+    spelling = Spelling(
+        lambda index: tokens[index] if index < len(tokens) else None,
+        lambda index: index in (1, 2),
+        every_space=every,
+        per_byte=per_byte,
+    )
+    skipped = frozenset([3])
+    stream = make_decoder(spelling=spelling, decode=str, surface=str, skipped=skipped)
+    pieces = [*map(stream.push, ids), stream.finish()]
+    text = spelling.text(ids, skipped)
+    assert "".join(pieces) == text
+    # Whatever comes out before the end is whole: U+FFFD is for bytes that no later one completes.
+    data = b"".join(tokens[i] or b"" for i in ids if i < len(tokens) and i not in skipped)
+    assert text.lstrip(" ") == data.decode("utf-8", "replace").lstrip(" ") or per_byte
 
 
 def test_special_tokens_are_skipped_or_kept() -> None:

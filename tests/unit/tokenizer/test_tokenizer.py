@@ -343,6 +343,21 @@ def test_special_tokens_written_in_text_become_their_ids(directory: Path) -> Non
         assert tokenizer.encode(text) == [index]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_special_tokens_in_text_can_be_left_alone(tmp_path: Path, kind: str) -> None:
+    oracle = KINDS[kind]()
+    tokenizer = Tokenizer.from_huggingface(model_directory(tmp_path / "m", oracle, None))
+    oracle.encode_special_tokens = True
+    for text in (*TEXTS, "a<s>b</s>", "[CLS]hello[SEP]"):
+        parsed = tokenizer.encode(text)
+        for special in (True, False):
+            ids = oracle.encode(text, add_special_tokens=special).ids
+            assert tokenizer.encode(text, special, parse_special=False) == ids, text
+        assert tokenizer.encode(text) == parsed
+    with pytest.raises(InvalidArgumentError, match="the text must be a string"):
+        tokenizer.encode(b"a", parse_special=False)  # type: ignore[arg-type]
+
+
 def test_threads_share_a_tokenizer(directory: Path) -> None:
     tokenizer = Tokenizer.from_huggingface(directory)
     expected = [tokenizer.encode(text) for text in TEXTS]
