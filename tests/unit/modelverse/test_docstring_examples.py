@@ -1,0 +1,15 @@
+"""The examples in the docstrings of the model library run and give what they show."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+
+import pytest
+
+
+@pytest.mark.parametrize("name", ["config", "family", "modules.rope"])
+def test_examples(name: str) -> None:
+    module = importlib.import_module(f"clika_runtime.modelverse.{name}")
+    result = doctest.testmod(module)
+    assert result.attempted > 0 and result.failed == 0
