@@ -8,7 +8,7 @@ from typing import Any
 
 from clika_runtime.errors import ClikaRTError, InvalidArgumentError
 
-__all__ = ["add_tokens", "guarded", "library", "surround", "twin"]
+__all__ = ["add_tokens", "guarded", "library", "set_byte_level", "surround", "twin"]
 
 
 def library() -> Any:
@@ -49,6 +49,17 @@ def add_tokens(
 
     tokenizer.add_special_tokens([added(token, True) for token in special])
     tokenizer.add_tokens([added(token, False) for token in users])
+
+
+def set_byte_level(tokenizer: Any, patterns: Iterable[str]) -> None:
+    """Cut texts by the patterns, one after the other, and spell the pieces in the letters of
+    byte-level vocabularies; nothing goes around a text."""
+    lib = library()
+    cuts = [lib.pre_tokenizers.Split(lib.Regex(pattern), "isolated") for pattern in patterns]
+    letters = lib.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = lib.pre_tokenizers.Sequence([*cuts, letters])
+    tokenizer.decoder = lib.decoders.ByteLevel()
+    tokenizer.post_processor = lib.processors.ByteLevel(trim_offsets=False)
 
 
 def surround(backend: Any, before: int | None, after: int | None) -> None:

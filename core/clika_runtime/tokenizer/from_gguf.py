@@ -9,7 +9,7 @@ import numpy as np
 
 from clika_runtime.io._files import invalid, shown, unsupported
 
-from ._library import add_tokens, guarded, library, surround
+from ._library import add_tokens, guarded, library, set_byte_level, surround
 from .pre_tokenizers import PRE_TOKENIZERS
 from .spm import (
     BYTE,
@@ -247,10 +247,7 @@ def _bpe(metadata: Mapping[str, Any], where: str) -> tuple[Any, Spelling | None]
                 byte_fallback=pre.spaces,
             )
         )
-        cuts = [
-            lib.pre_tokenizers.Split(lib.Regex(pattern), behavior="isolated")
-            for pattern in pre.patterns
-        ]
+        set_byte_level(tokenizer, pre.patterns)
         spelling = None
         if pre.spaces:
             absent = [name for name in BYTE_NAMES if name not in vocabulary.ids]
@@ -259,11 +256,10 @@ def _bpe(metadata: Mapping[str, Any], where: str) -> tuple[Any, Spelling | None]
                     where, f"metadata '{_PREFIX}tokens' lacks {len(absent)} byte tokens of 256"
                 )
             tokenizer.normalizer = lib.normalizers.Replace(" ", SPACE)
+            (pattern,) = pre.patterns
+            tokenizer.pre_tokenizer = lib.pre_tokenizers.Split(lib.Regex(pattern), "isolated")
+            tokenizer.decoder = lib.decoders.ByteFallback()
             spelling = piece_spelling(vocabulary.tokens, vocabulary.types, tokenizer.id_to_token)
-        else:
-            cuts.append(lib.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
-            tokenizer.decoder = lib.decoders.ByteLevel()
-        tokenizer.pre_tokenizer = lib.pre_tokenizers.Sequence(cuts)
         _add(tokenizer, vocabulary)
         _frame(tokenizer, vocabulary, bos=pre.bos, eos=False)
     return tokenizer, spelling

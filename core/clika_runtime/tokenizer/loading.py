@@ -18,7 +18,8 @@ from clika_runtime.io._files import (
 )
 
 from . import spm, spm_file, tiktoken
-from ._library import guarded, library, surround
+from ._library import guarded, library, set_byte_level, surround
+from .pre_tokenizers import PRE_TOKENIZERS
 from .streaming import Spelling
 
 __all__ = ["FILE_LIMIT", "Loaded", "load_directory", "load_file", "load_tiktoken"]
@@ -35,6 +36,14 @@ _FRAMES = {
     "CodeLlamaTokenizer": (True, False),
     "GemmaTokenizer": (True, False),
     "T5Tokenizer": (False, True),
+}
+# How tokenizer classes cut a text for their vocab.json and merges.txt, and whether they bring it to
+# NFC.
+_BYTE_LEVEL = {
+    "GPT2Tokenizer": ("gpt-2", False),
+    "CodeGenTokenizer": ("gpt-2", False),
+    "WhisperTokenizer": ("gpt-2", False),
+    "Qwen2Tokenizer": ("qwen2", True),
 }
 
 
@@ -132,11 +141,20 @@ def _flag(config: Mapping[str, Any], name: str, default: bool, where: str) -> bo
     return value
 
 
+def _class_name(config: Mapping[str, Any], where: str) -> str | None:
+    """The tokenizer class that a configuration names, that of the slow tokenizer."""
+    name = config.get("tokenizer_class")
+    if name is not None and not isinstance(name, str):
+        raise invalid(where, f"tokenizer_class must be a string, found {shown(name)}")
+    return None if name is None else name.removesuffix("Fast")
+
+
 def _added_tokens(config: Mapping[str, Any], where: str) -> dict[int, Mapping[str, Any]]:
-    """``added_tokens_decoder`` of a configuration: tokens by id, in the order of ids."""
+    """The tokens that a configuration adds, in the order of ids: ``added_tokens_decoder``, else
+    the older ``added_tokens.json``."""
     value = config.get("added_tokens_decoder")
     if value is None:
-        return {}
+        return _older_added_tokens(config, os.path.dirname(where))
     if not isinstance(value, dict) or len(value) > MAX_ADDED:
         raise invalid(
             where, f"added_tokens_decoder must be an object of tokens by id, found {shown(value)}"
@@ -148,6 +166,24 @@ def _added_tokens(config: Mapping[str, Any], where: str) -> dict[int, Mapping[st
         if not _token_text(token, "added_tokens_decoder", where):
             raise invalid(where, f"added_tokens_decoder item {key} has no content")
         result[int(key)] = token
+    return dict(sorted(result.items()))
+
+
+def _older_added_tokens(config: Mapping[str, Any], folder: str) -> dict[int, Mapping[str, Any]]:
+    path = os.path.join(folder, "added_tokens.json")
+    if not os.path.exists(path):
+        return {}
+    value = read_json(path, CONFIG_LIMIT)
+    if not isinstance(value, dict) or len(value) > MAX_ADDED:
+        raise invalid(path, f"expected an object of tokens and their ids, found {shown(value)}")
+    named = [config.get(f"{name}_token") for name in _SPECIAL_NAMES]
+    named += config.get("additional_special_tokens") or []
+    special = {_token_text(token, "a special token", path) for token in named}
+    result = {}
+    for token, index in value.items():
+        if not token or type(index) is not int or not 0 <= index <= MAX_ID:
+            raise invalid(path, f"has an item {shown({token: index})}")
+        result[index] = {"content": token, "special": token in special}
     return dict(sorted(result.items()))
 
 
@@ -213,6 +249,15 @@ def _load_vocabulary(path: str) -> Loaded:
     merges_path = os.path.join(os.path.dirname(path) or ".", "merges.txt")
     if not os.path.exists(merges_path):
         raise missing(merges_path, "vocab.json needs its merges.txt beside it")
+    config, where = _config(path)
+    name = _class_name(config, where)
+    tag, nfc = _BYTE_LEVEL.get(name or "GPT2Tokenizer", (None, False))
+    if tag is None:
+        raise unsupported(
+            where,
+            f"tokenizer_class {shown(name)} cuts a text for its vocab.json in its own way; provide "
+            f"a tokenizer.json (served without one: {', '.join(_BYTE_LEVEL)})",
+        )
     vocabulary = read_json(path, FILE_LIMIT)
     good = isinstance(vocabulary, dict) and all(
         isinstance(value, int) and 0 <= value <= MAX_ID for value in vocabulary.values()
@@ -234,10 +279,11 @@ def _load_vocabulary(path: str) -> Loaded:
     lib = library()
     with guarded(path, "MALFORMED_FILE"):
         backend = lib.Tokenizer(lib.models.BPE(vocab=vocabulary, merges=pairs))
-        backend.pre_tokenizer = lib.pre_tokenizers.ByteLevel(add_prefix_space=False)
-        backend.decoder = lib.decoders.ByteLevel()
-        backend.post_processor = lib.processors.ByteLevel(trim_offsets=False)
-    return _finish(Loaded(backend, path), *_config(path))
+        if nfc:
+            backend.normalizer = lib.normalizers.NFC()
+        set_byte_level(backend, PRE_TOKENIZERS[tag].patterns)
+    _add_tokens(backend, _added_tokens(config, where), where)
+    return _finish(Loaded(backend, path), config, where)
 
 
 def _load_model(path: str) -> Loaded:
@@ -245,10 +291,8 @@ def _load_model(path: str) -> Loaded:
     if tiktoken.is_rank_file(read_head(path, 4096)):
         return load_tiktoken(path)
     config, where = _config(path)
-    name = config.get("tokenizer_class")
-    if name is not None and not isinstance(name, str):
-        raise invalid(where, f"tokenizer_class must be a string, found {shown(name)}")
-    frame = _FRAMES.get((name or "").removesuffix("Fast"), (False, False) if name is None else None)
+    name = _class_name(config, where)
+    frame = (False, False) if name is None else _FRAMES.get(name)
     if frame is None:
         raise unsupported(
             where,
@@ -263,7 +307,7 @@ def _load_model(path: str) -> Loaded:
         if index is not None and model.types[index] in (spm.CONTROL, spm.UNKNOWN):
             loaded.special_ids[role] = index
     added = _added_tokens(config, where)
-    extra = config.get("extra_ids", 100 if name is not None and name.startswith("T5") else 0)
+    extra = config.get("extra_ids", 100 if name == "T5Tokenizer" else 0)
     if not added and isinstance(extra, int) and 0 < extra <= MAX_ADDED:
         size = len(model.tokens)
         added = {

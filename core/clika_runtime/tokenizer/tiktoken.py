@@ -17,7 +17,7 @@ from typing import Any
 
 from clika_runtime.io._files import invalid, shown
 
-from ._library import guarded, library
+from ._library import add_tokens, guarded, library, set_byte_level
 from .pre_tokenizers import PRE_TOKENIZERS
 from .streaming import byte_alphabet
 
@@ -162,18 +162,8 @@ def build(
         )
         if nfc:
             tokenizer.normalizer = lib.normalizers.NFC()
-        patterns = (pattern,) if isinstance(pattern, str) else pattern
-        tokenizer.pre_tokenizer = lib.pre_tokenizers.Sequence(
-            [
-                *(lib.pre_tokenizers.Split(lib.Regex(p), behavior="isolated") for p in patterns),
-                lib.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-            ]
-        )
-        tokenizer.decoder = lib.decoders.ByteLevel()
-        tokenizer.post_processor = lib.processors.ByteLevel(trim_offsets=False)
-        tokenizer.add_special_tokens(
-            [lib.AddedToken(name, special=True, normalized=False) for name in special]
-        )
+        set_byte_level(tokenizer, (pattern,) if isinstance(pattern, str) else pattern)
+        add_tokens(tokenizer, special)
     return tokenizer
 
 

@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 import tokenizers
-from tokenizers import normalizers, pre_tokenizers
+from tokenizers import models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 import clika_runtime as crt
-from clika_runtime.errors import InvalidArgumentError, NotFoundError
+from clika_runtime.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 from clika_runtime.tokenizer import ChatTemplateInputs, EncodeOptions, Tokenizer
 from tests.unit.tokenizer.small import (
     MERGES,
     SPECIAL,
     TEXTS,
+    USER,
     byte_fallback,
     byte_level,
     vocabulary,
@@ -121,6 +122,37 @@ def test_vocab_and_merges(tmp_path: Path) -> None:
     (tmp_path / "vocab.json").write_text('{"a": -1}')
     with pytest.raises(InvalidArgumentError, match="expected an object of tokens"):
         Tokenizer.from_huggingface(tmp_path)
+
+
+def test_classes_cut_a_text_for_vocab_and_merges(tmp_path: Path) -> None:
+    tokens = [token for token in vocabulary() if token not in (*SPECIAL, *USER)]
+    vocab = {token: index for index, token in enumerate(tokens)}
+    (tmp_path / "vocab.json").write_text(json.dumps(vocab))
+    (tmp_path / "merges.txt").write_text("\n".join(MERGES) + "\n")
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"<|x|>": len(vocab)}))
+
+    def load(config: dict[str, Any]) -> Tokenizer:
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+        return Tokenizer.from_huggingface(tmp_path)
+
+    oracle = tokenizers.Tokenizer(models.BPE(vocab, [tuple(m.split(" ")) for m in MERGES]))
+    oracle.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    gpt2 = load({"tokenizer_class": "GPT2TokenizerFast"})
+    qwen2 = load({"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|x|>"})
+    for text in TEXTS:
+        assert gpt2.encode(text) == load({}).encode(text) == oracle.encode(text).ids
+    assert len(qwen2.encode("12")) == 2 and len(gpt2.encode("12")) == 1
+    assert qwen2.encode("e\u0301") == qwen2.encode("é") != gpt2.encode("e\u0301")
+    assert qwen2.encode("<|x|>") == [len(vocab)] == [qwen2.eos_id] and qwen2.stop_ids == {
+        len(vocab)
+    }
+    assert qwen2.decode([len(vocab)]) == "" and gpt2.decode([len(vocab)]) == "<|x|>"
+    with pytest.raises(UnsupportedError, match="'CLIPTokenizer' cuts a text"):
+        load({"tokenizer_class": "CLIPTokenizer"})
+    for wrong, message in (({"<|x|>": 7}, "places"), ({"": 1}, "has an item"), ([], "expected an")):
+        (tmp_path / "added_tokens.json").write_text(json.dumps(wrong))
+        with pytest.raises(InvalidArgumentError, match=message):
+            load({})
 
 
 # ------------------------------------------------------------ configuration
