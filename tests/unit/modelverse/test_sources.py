@@ -182,7 +182,7 @@ def test_requirements(text, expected):
     ],
 )
 def test_malformed_requirements(text):
-    with pytest.raises(InvalidArgumentError, match="^'pkg:") as caught:
+    with pytest.raises(InvalidArgumentError, match=r"^'pkg:") as caught:
         parse_requirement(text)
     assert str(caught.value).startswith(f"'pkg:{text}': '")
 
