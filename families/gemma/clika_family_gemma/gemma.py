@@ -44,6 +44,7 @@ KINDS = {
 # Values that hold where a checkpoint states none.
 HEAD_DIM = 256
 POSITIONS = {"gemma": 8192, "gemma2": 8192, "gemma3": 131072}
+WINDOW = 4096
 PERIOD = {"gemma2": 2, "gemma3": 6}  # every so many layers one that sees everything
 GLOBAL_THETA = {"gemma": 1e4, "gemma2": 1e4, "gemma3": 1e6}
 LOCAL_THETA = 1e4
@@ -52,7 +53,6 @@ SOFTCAPS = {
     "gemma2": {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
     "gemma3": {"final_logit_softcapping": 0.0},
 }
-GGUF_WINDOW = 4096  # of gemma2 files from before the key
 # The models whose scores are scaled by the hidden size per head, which their GGUF files leave out.
 GGUF_LAYERS_27B = {"gemma2": 46, "gemma3": 62}
 
@@ -208,7 +208,9 @@ def _windows_from_hf(fields: Fields, kind: str, layers: int) -> tuple[int, ...]:
     if sliding is None:
         period = fields.integer("sliding_window_pattern", PERIOD[kind], high=LIMITS["layers"])
         sliding = _periodic(layers, period)
-    window = fields.integer("sliding_window", 4096) if any(sliding) else 0
+    window = 0
+    if any(sliding):
+        window = fields.integer("sliding_window", WINDOW, high=LIMITS["positions"])
     return tuple(window if slides else 0 for slides in sliding)
 
 
@@ -216,9 +218,8 @@ def _windows_from_gguf(fields: Fields, kind: str, layers: int) -> tuple[int, ...
     """The pattern is a period or one switch per layer; gemma3 files without a window have none."""
     if kind == "gemma":
         return (0,) * layers
-    window = fields.integer(
-        "attention.sliding_window", GGUF_WINDOW if kind == "gemma2" else 0, low=0
-    )
+    default = WINDOW if kind == "gemma2" else 0
+    window = fields.integer("attention.sliding_window", default, low=0, high=LIMITS["positions"])
     key = "attention.sliding_window_pattern"
     pattern = fields.get(key, PERIOD[kind])
     if isinstance(pattern, Sequence) and not isinstance(pattern, str):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clika_runtime import nn
-from clika_runtime.modelverse.config import Fields
+from clika_runtime.modelverse.config import LIMITS, Fields
 from clika_runtime.modelverse.decoder_config import DecoderConfig, Shapes, read_layer_types
 from clika_runtime.modelverse.family import (
     GGUF_DECODER_NAMES,
@@ -87,7 +87,7 @@ def _windows(fields: Fields, layers: int) -> tuple[int, ...]:
     """The last layers slide, from `max_window_layers` on, unless `layer_types` names them."""
     window = 0
     if fields.boolean("use_sliding_window", False):
-        window = fields.integer("sliding_window")
+        window = fields.integer("sliding_window", high=LIMITS["positions"])
     first = fields.integer("max_window_layers", 28, low=0)
     sliding = read_layer_types(fields, layers)
     if sliding is None:
