@@ -44,6 +44,7 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # stands for a space inside pieces
 _CACHED_CUTS = 1 << 16
 _CACHED_LENGTH = 64
+_LONGEST = 512  # characters of a unigram piece: each length of its kind costs a look at every place
 _UNKNOWN_PENALTY = 10.0
 _USER_BONUS = 0.1
 
@@ -87,9 +88,33 @@ def _float32(value: float) -> float:
     return array("f", [value])[0]
 
 
-def _leftmost_longest(texts: Iterable[str]) -> re.Pattern[str] | None:
-    ordered = sorted(texts, key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, ordered))) if ordered else None
+class _Whole:
+    """Finds texts that are taken whole, the longest at each place."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._texts = frozenset(texts)
+        lengths: dict[str, set[int]] = {}
+        for text in self._texts:
+            lengths.setdefault(text[0], set()).add(len(text))
+        self._lengths = {head: sorted(found, reverse=True) for head, found in lengths.items()}
+        self._heads = re.compile(f"[{re.escape(''.join(lengths))}]" if lengths else "(?!)")
+
+    def longest(self, text: str, at: int) -> int:
+        """The length of the longest of the texts that stands at ``text[at:]``, 0 for none."""
+        for length in self._lengths.get(text[at], ()):
+            if text[at : at + length] in self._texts:
+                return length
+        return 0
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Begin and end of every one, from left to right."""
+        at = 0
+        while head := self._heads.search(text, at):
+            begin = head.start()
+            length = self.longest(text, begin)
+            at = begin + (length or 1)
+            if length:
+                yield begin, at
 
 
 class _Parts:
@@ -151,20 +176,18 @@ class Bpe:
         unused: Iterable[str] = (),
     ) -> None:
         self._scores = scores
-        self._whole = _leftmost_longest(whole)
+        self._whole = _Whole(whole)
         self._unused = frozenset(unused)
         self._between = _Parts(scores, self._cut)
 
     def __call__(self, text: str) -> list[str]:
         """The pieces of a text; a character that is no piece stands alone."""
-        if self._whole is None:
-            return self._between(text)
         pieces = []
         position = 0
-        for match in self._whole.finditer(text):
-            pieces += self._between(text[position : match.start()])
-            pieces.append(match.group())
-            position = match.end()
+        for begin, end in self._whole.spans(text):
+            pieces += self._between(text[position:begin])
+            pieces.append(text[begin:end])
+            position = end
         return pieces + self._between(text[position:])
 
     def _cut(self, text: str) -> list[str]:
@@ -246,6 +269,8 @@ class Unigram:
             self._scores[piece] = _float32(_USER_BONUS * (len(piece.encode()) - 1))
         lengths: dict[str, set[int]] = {}
         for piece in self._scores:
+            if len(piece) > _LONGEST:
+                raise ValueError(f"{len(piece)} characters, the limit is {_LONGEST}")
             if len(piece) > 1:
                 lengths.setdefault(piece[:2], set()).add(len(piece))
         # The lengths of the longer pieces by their first two characters.
@@ -376,7 +401,7 @@ class Normalizer:
     suffix: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_kept", _leftmost_longest(self.kept))
+        object.__setattr__(self, "_whole", _Whole(self.kept))
         plain = "" if self.charsmap is None else self.charsmap.plain_ascii
         if self.remove_extra:
             plain = plain.replace(" ", "")
@@ -410,17 +435,16 @@ class Normalizer:
     def _units(self, text: str) -> Iterator[tuple[str, int, bool]]:
         """What replaces the parts of a text, where each part begins, and whether it stays as it
         is."""
-        kept: re.Pattern[str] | None = self._kept  # type: ignore[attr-defined]
+        whole: _Whole = self._whole  # type: ignore[attr-defined]
         run: re.Pattern[str] = self._run  # type: ignore[attr-defined]
         charsmap = self.charsmap
         at = 0
         while at < len(text):
             match = run.match(text, at)
-            if match is None and kept is not None:
-                match = kept.match(text, at)
-            if match is not None:
-                yield match.group(), at, True
-                at = match.end()
+            end = at + whole.longest(text, at) if match is None else match.end()
+            if end > at:
+                yield text[at:end], at, True
+                at = end
                 continue
             found = charsmap.longest(text, at) if charsmap is not None else None
             replacement, length = found or (text[at], 1)
@@ -536,7 +560,10 @@ def build(model: SpmModel, where: str) -> tuple[Any, Spelling]:
             del made[piece]
         for piece in users:
             made[piece] = 0.0
-        cut = Unigram(made, kept, single=not inner)
+        try:
+            cut = Unigram(made, kept, single=not inner)
+        except ValueError as error:
+            raise invalid(where, f"a piece has {error}") from error
         known = {token: ids[token] for token in made}
     else:
         raise unsupported(where, f"SentencePiece models of kind '{model.kind}' are not served")

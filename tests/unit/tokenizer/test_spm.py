@@ -358,6 +358,10 @@ WRONG: dict[str, tuple[bytes, str]] = {
         "falls back to bytes and lacks 255 of 256, <0x01> first",
     ),
     "no unknown": (A + field(2, field(3, 2)), "holds neither an unknown token nor 256 byte"),
+    "a long piece": (
+        model_bytes(A, piece("x" * 513), kind=1),
+        "a piece has 513 characters, the limit is 512",
+    ),
     "charsmap too short": (model_bytes(A, charsmap=b"abc"), "the character map has 3 bytes"),
     "charsmap too long": (
         model_bytes(A, charsmap=b"\xff\xff\xff\x7f" + bytes(64)),
@@ -378,6 +382,14 @@ def test_wrong_files_are_refused_by_field(tmp_path: Path, case: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message) as caught:
         Tokenizer.from_file(path)
     assert str(path) in str(caught.value) and caught.value.code_name == "MALFORMED_FILE"
+
+
+def test_many_user_defined_pieces(tmp_path: Path) -> None:
+    names = [f"<unused{index}>" for index in range(3000)]
+    data = model_bytes(*(piece(name, 0.0, 4) for name in names), *(piece(c) for c in "<unsed>12"))
+    ours, theirs = both(data, tmp_path)
+    for text in ("<unused1>", "<unused12><unused2999><unused3000><", "12<unused<unused7>>" * 500):
+        assert ours.encode(text) == theirs.encode(text)
 
 
 @pytest.mark.parametrize(("number", "name"), [(3, "word"), (4, "char")])

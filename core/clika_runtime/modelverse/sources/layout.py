@@ -24,6 +24,8 @@ COMPANIONS = (
     "tokenizer.json",
     "tokenizer_config.json",
     "tokenizer.model",
+    "spiece.model",
+    "tekken.json",
     "special_tokens_map.json",
     "added_tokens.json",
     "chat_template.jinja",
