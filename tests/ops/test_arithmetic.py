@@ -20,6 +20,18 @@ def power(torch: Any, input: Any, exponent: Any) -> Any:
     return torch.where(y < 0, turned, torch.pow(x, y.clamp(min=0)))
 
 
+def heaviside(torch: Any, x: Any, values: Any) -> Any:
+    x, values = pair(torch, x, values)
+    dtype = torch.result_type(x, values)  # torch wants both in one dtype
+    return torch.heaviside(x.to(dtype), values.to(dtype))
+
+
+def frexp(torch: Any, x: Any) -> Any:
+    mantissa, exponent = torch.frexp(x)
+    # What the exponent of an infinity or of NaN is, torch leaves to the C library.
+    return mantissa, torch.where(torch.isfinite(x), exponent, 0).to(torch.int32)
+
+
 ORACLES: dict[str, Any] = {
     "add": lambda torch, x, y, alpha: torch.add(*pair(torch, x, y), alpha=alpha),
     "sub": lambda torch, x, y, alpha: torch.sub(*pair(torch, x, y), alpha=alpha),
@@ -32,6 +44,15 @@ ORACLES: dict[str, Any] = {
     "minimum": lambda torch, x, y: torch.minimum(*pair(torch, x, y)),
     "remainder": lambda torch, x, y: torch.remainder(*pair(torch, x, y)),
     "floor_divide": lambda torch, x, y: torch.floor_divide(*pair(torch, x, y)),
+    **{
+        name: lambda torch, x, y, name=name: getattr(torch, name)(*pair(torch, x, y))
+        for name in (
+            "fmod fmax fmin copysign gcd lcm atan2 hypot logaddexp logaddexp2 nextafter "
+            "float_power ldexp"
+        ).split()
+    },
+    "heaviside": heaviside,
+    "frexp": frexp,
 }
 CASES = [case for name in ORACLES for case in cases(name)]
 

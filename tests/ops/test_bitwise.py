@@ -14,6 +14,8 @@ ORACLES: dict[str, Any] = {
     "bitwise_and": lambda torch, x, y: torch.bitwise_and(*pair(torch, x, y)),
     "bitwise_or": lambda torch, x, y: torch.bitwise_or(*pair(torch, x, y)),
     "bitwise_xor": lambda torch, x, y: torch.bitwise_xor(*pair(torch, x, y)),
+    "bitwise_left_shift": lambda torch, x, y: torch.bitwise_left_shift(*pair(torch, x, y)),
+    "bitwise_right_shift": lambda torch, x, y: torch.bitwise_right_shift(*pair(torch, x, y)),
 }
 CASES = [case for name in ORACLES for case in cases(name)]
 

@@ -46,7 +46,25 @@ _GROUPS = {
     "bitwise": (
         "bitwise_not bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift"
     ),
-    "reductions": "sum mean prod amax amin any all",
+    "reductions": (
+        "sum mean prod amax amin any all nansum nanmean aminmax count_nonzero var std var_mean "
+        "std_mean logsumexp vector_norm dist trace"
+    ),
+    "cumulative": ("cumsum cumprod cummax cummin logcumsumexp diff trapezoid cumulative_trapezoid"),
+    "sorting": (
+        "argsort msort kthvalue median nanmedian mode quantile nanquantile searchsorted bucketize "
+        "unique unique_consecutive"
+    ),
+    "counting": "bincount histc histogram",
+    "selecting": "nonzero nonzero_static masked_select take take_along_dim one_hot",
+    "scattering": (
+        "scatter scatter_add scatter_reduce index_add index_copy index_fill index_reduce put "
+        "masked_scatter"
+    ),
+    "segments": "segment_reduce",
+    "statistics": "cov corrcoef",
+    "boxes": "box_iou nms",
+    "drawing": "randint randperm bernoulli normal multinomial dropout",
     "views": "view unflatten slice movedim t adjoint diagonal sliding_window",
     "rearranging": "flip roll repeat tril triu diag_embed",
     "convolution": ("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d"),
@@ -71,6 +89,10 @@ _GROUPS = {
 _FUNCTIONS = {
     "split": "split split_with_sizes chunk",
     "extremes": "max min",
+    "norms": "norm",
+    "gradients": "gradient",
+    "putting": "index_put",
+    "random_likes": "rand_like randn_like randint_like",
     "parts": (
         "unbind tensor_split hsplit vsplit dsplit select_scatter slice_scatter diagonal_scatter "
         "as_strided as_strided_scatter"
@@ -93,7 +115,9 @@ _FUNCTIONS = {
         "multi_head_attention generate_rotary_cache qk_rms_norm group_query_attention_varlen "
         "attention_over_cache"
     ),
-    "shorthands": "positive rsub clamp_min clamp_max equal allclose rrelu softmin",
+    "shorthands": (
+        "positive real conj angle rsub clamp_min clamp_max equal allclose rrelu softmin"
+    ),
     "inplace": "add_ sub_ mul_ div_ relu_ clamp_",
     "distances": "normalize l2_normalize cosine_similarity pairwise_distance",
     "losses": (
@@ -107,12 +131,27 @@ _FUNCTIONS = {
 }
 # Modules whose functions are not methods of Tensor.
 _NO_METHODS = frozenset(
-    {"_seed", "distances", "losses", "upsample", "attention", "joining", "factories"}
+    {
+        "_seed",
+        "gradients",
+        "random_likes",
+        "distances",
+        "losses",
+        "upsample",
+        "attention",
+        "joining",
+        "factories",
+    }
 )
 # Further names of operators and functions, as PyTorch has them.
 _ALIASES = {
     "clone": "copy",
+    "argwhere": "nonzero",
+    "trapz": "trapezoid",
     "absolute": "abs",
+    "conj_physical": "conj",
+    "resolve_conj": "conj",
+    "resolve_neg": "conj",
     "negative": "neg",
     "sgn": "sign",
     "fix": "trunc",

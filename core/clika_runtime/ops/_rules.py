@@ -122,6 +122,14 @@ def common(name: str, allowed: frozenset[str], *operands: Meta | None) -> Any:
     return dtype
 
 
+def numbers_wide(dtype: Any, *operands: Meta) -> Any:
+    """The dtypes to enter a kernel in where the common dtype is ``dtype``: beside a 16-bit tensor,
+    a Python number keeps float32, as in PyTorch."""
+    if dtype.kind != "f" or dtype.bits != 16 or not any(meta.weak for meta in operands):
+        return dtype
+    return tuple(dtypes.float32 if meta.weak else dtype for meta in operands)
+
+
 def binary(
     name: str,
     doc: str,
@@ -130,6 +138,7 @@ def binary(
     compute: Callable[[Any], Any] | None = None,
     result: Any = None,
     commutative: bool = False,
+    wide: bool = False,
     compose: Callable[..., Any] | None = None,
     extra: Iterable[Arg] = (),
     first: str = "input",
@@ -138,18 +147,21 @@ def binary(
 ) -> Record:
     """Declares ``name(input, other)`` with broadcasting and promotion.
 
-    Both operands enter the kernel in ``compute(common dtype)``, by default the common dtype. The
-    result has that dtype too, or ``result``.
+    Both operands enter the kernel in ``compute(common dtype)``, by default the common dtype; with
+    ``wide``, numbers as `numbers_wide` says. The result has that dtype too, or ``result``.
     """
 
-    def promote(input: Meta, other: Meta, *_: Any) -> Any:
+    def chosen(input: Meta, other: Meta) -> Any:
         dtype = common(name, allowed, input, other)
         return dtype if compute is None else compute(dtype)
 
+    def promote(input: Meta, other: Meta, *_: Any) -> Any:
+        dtype = chosen(input, other)
+        return numbers_wide(dtype, input, other) if wide else dtype
+
     def infer(input: Meta, other: Meta, *_: Any) -> Meta:
         shape = broadcast(name, input.shape, other.shape)
-        dtype = promote(input, other)
-        return Meta(shape, result or dtype)
+        return Meta(shape, result or chosen(input, other))
 
     return op(
         name,
@@ -167,4 +179,15 @@ def as_bool(_: Any) -> Any:
     return dtypes.bool
 
 
-__all__ = ["ALL", "BOOL", "as_bool", "binary", "common", "gated", "halved", "like", "unary"]
+__all__ = [
+    "ALL",
+    "BOOL",
+    "as_bool",
+    "binary",
+    "common",
+    "gated",
+    "halved",
+    "like",
+    "numbers_wide",
+    "unary",
+]

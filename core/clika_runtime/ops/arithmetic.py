@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes, ops
-from ._promotion import ALL, FLOATS, INTS, NUMBERS, to_float
-from ._rules import binary, common
+from ._promotion import FLOATS, INTS, NUMBERS, to_float
+from ._rules import binary, common, numbers_wide
 from ._shapes import broadcast
 from .record import ELEMENTWISE, Meta, op, scalar, static, tensor
 
@@ -20,6 +20,10 @@ def _div_dtype(input: Meta, other: Meta, rounding_mode: str | None) -> Any:
     )
 
 
+def _div_entering(input: Meta, other: Meta, rounding_mode: str | None) -> Any:
+    return numbers_wide(_div_dtype(input, other, rounding_mode), input, other)
+
+
 def _div(input: Meta, other: Meta, rounding_mode: str | None) -> Meta:
     shape = broadcast("div", input.shape, other.shape)
     return Meta(shape, _div_dtype(input, other, rounding_mode))
@@ -29,15 +33,17 @@ binary(
     "add",
     f"input + alpha * other. {_ALPHA}\n\nOver bool it is the logical or.",
     commutative=True,
+    wide=True,
     extra=[scalar("alpha", "number", 1, keyword_only=True)],
 )
 binary(
     "sub",
     f"input - alpha * other. {_ALPHA}",
     NUMBERS,
+    wide=True,
     extra=[scalar("alpha", "number", 1, keyword_only=True)],
 )
-binary("mul", "input * other.\n\nOver bool it is the logical and.", commutative=True)
+binary("mul", "input * other.\n\nOver bool it is the logical and.", commutative=True, wide=True)
 op(
     "div",
     doc="""
@@ -53,7 +59,7 @@ op(
         static("rounding_mode", "str", "none", modes=("none", "trunc", "floor"), keyword_only=True),
     ],
     infer=_div,
-    promote=_div_dtype,
+    promote=_div_entering,
     traits={ELEMENTWISE},
 )
 binary(
@@ -96,7 +102,7 @@ binary(
 )
 binary(
     "heaviside",
-    "0 where input is below 0, 1 above, and `values` where it is 0.",
+    "0 where input is below 0 or NaN, 1 above, and `values` where it is 0.",
     second="values",
 )
 binary("copysign", "|input| with the sign of other, that of -0.0 too.", compute=to_float)
@@ -113,24 +119,7 @@ binary(
     compute=lambda _: dtypes.float64,
     second="exponent",
 )
-
-
-def _ldexp(input: Meta, other: Meta) -> Any:
-    # 2^other is a floating-point number of its own class of operand.
-    power = Meta(other.shape, to_float(other.dtype), weak=other.weak)
-    return common("ldexp", FLOATS, input, power)
-
-
-op(
-    "ldexp",
-    doc="input * 2^other.",
-    args=[tensor("input", ALL, number=True), tensor("other", ALL, number=True)],
-    infer=lambda input, other: Meta(
-        broadcast("ldexp", input.shape, other.shape), _ldexp(input, other)
-    ),
-    promote=_ldexp,
-    traits={ELEMENTWISE},
-)
+binary("ldexp", "input * 2^other.", compute=to_float)
 op(
     "frexp",
     doc="""

@@ -8,11 +8,17 @@ from typing import Any
 from .. import dtypes, ops
 from ._promotion import ALL, FLOATS, NUMBERS, to_float
 from ._rules import unary
-from .record import scalar, static
+from .record import ELEMENTWISE, Meta, op, scalar, static, tensor
 
 
 def _square(input: Any) -> Any:
+    if input.dtype.kind == "b":
+        input = ops.cast(input, dtypes.int64)
     return ops.mul(input, input)
+
+
+def _counted(input: Meta) -> Any:
+    return dtypes.int64 if input.dtype.kind == "b" else input.dtype
 
 
 def _sigmoid(input: Any) -> Any:
@@ -97,7 +103,15 @@ unary(
     floats=True,
     compose=lambda input: ops.div(1.0, input),
 )
-unary("square", "x * x, element by element.", NUMBERS, compose=_square)
+op(
+    "square",
+    doc="x * x, element by element; bool counts as int64.",
+    args=[tensor("input", ALL)],
+    infer=lambda input: Meta(input.shape, _counted(input)),
+    promote=lambda input: _counted(input),
+    traits={ELEMENTWISE},
+    compose=_square,
+)
 unary("floor", "The largest integer not above x, element by element.", NUMBERS)
 unary("ceil", "The smallest integer not below x, element by element.", NUMBERS)
 unary("trunc", "The integer next to x towards zero, element by element.", NUMBERS)

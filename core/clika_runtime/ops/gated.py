@@ -13,7 +13,7 @@ def _swiglu(gate: Any, up: Any) -> Any:
     return ops.mul(ops.silu(gate), up)
 
 
-def _geglu(gate: Any, up: Any, approximate: str) -> Any:
+def _geglu(gate: Any, up: Any, approximate: Any) -> Any:
     return ops.mul(ops.gelu(gate, approximate), up)
 
 

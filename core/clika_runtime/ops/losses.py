@@ -164,8 +164,8 @@ def margin_ranking_loss(
 ) -> Any:
     """max(0, -target (input1 - input2) + margin) for targets -1 and 1."""
     gap = ops.mul(ops.neg(target), ops.sub(input1, input2))
-    values = ops.maximum(gap if margin == 0 else ops.add(gap, margin), 0)
-    return _reduce(values, reduction, values.dtype)
+    gap = ops.add(gap, float(margin))  # integers become float32
+    return _reduce(ops.maximum(gap, 0.0), reduction, gap.dtype)
 
 
 def hinge_embedding_loss(
@@ -262,7 +262,7 @@ def multi_margin_loss(
     if p not in (1, 2):
         fail("multi_margin_loss", f"p must be 1 or 2, got {p}")
     dtype = _floats("multi_margin_loss", input)
-    x = _wide(input)
+    x = _wide(input) if len(input.shape) else ops.reshape(_wide(input), (1,))
     index = _one_of("multi_margin_loss", x, target)
     gap = ops.maximum(ops.add(ops.sub(x, ops.gather(x, -1, index)), margin), 0.0)
     values = ops.square(gap) if p == 2 else gap
@@ -286,10 +286,11 @@ def multilabel_margin_loss(input: Any, target: Any, reduction: str = "mean") -> 
     x = _wide(input)
     classes = int(x.shape[-1]) if len(x.shape) else 1
     x, target = (ops.reshape(value, (*input.shape[:-1], classes)) for value in (x, target))
-    ended = ops.cumsum(ops.cast(ops.lt(target, 0), target.dtype), -1)
-    valid = ops.eq(ended, 0)
+    places = ops.arange(classes, dtype=target.dtype)
+    ends = ops.where(ops.lt(target, 0), places, classes)
+    valid = ops.lt(places, ops.amin(ends, -1, True))
     index = ops.where(valid, target, 0)
-    hits = ops.eq(ops.unsqueeze(index, -1), ops.arange(classes, dtype=index.dtype))
+    hits = ops.eq(ops.unsqueeze(index, -1), places)
     hits = ops.logical_and(hits, ops.unsqueeze(valid, -1))  # [..., label, class]
     other = ops.logical_not(ops.any(hits, -2, True))
     gap = ops.sub(1.0, ops.sub(ops.unsqueeze(ops.gather(x, -1, index), -1), ops.unsqueeze(x, -2)))

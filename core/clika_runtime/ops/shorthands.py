@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .. import ops
@@ -13,6 +14,24 @@ def positive(input: Any) -> Any:
     if input.dtype.kind == "b":
         raise InvalidArgumentError("positive: input has dtype bool, which has no sign")
     return input
+
+
+def real(input: Any) -> Any:
+    """The tensor itself: every dtype here is a real one."""
+    return input
+
+
+def conj(input: Any) -> Any:
+    """The tensor itself: real numbers are their own conjugates."""
+    return input
+
+
+def angle(input: Any) -> Any:
+    """pi where input is below 0, else 0; NaN stays NaN."""
+    turned = ops.where(ops.lt(input, 0), math.pi, 0.0)
+    if input.dtype.kind != "f":
+        return turned
+    return ops.where(ops.isnan(input), input, ops.cast(turned, input.dtype))
 
 
 def rsub(input: Any, other: Any, alpha: float = 1) -> Any:

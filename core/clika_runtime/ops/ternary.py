@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ._promotion import ALL, BOOL, FLOATS, NUMBERS
-from ._rules import common
+from ._rules import common, numbers_wide
 from ._shapes import broadcast, fail
 from .record import ELEMENTWISE, Meta, op, scalar, tensor
 
@@ -23,11 +23,11 @@ def _declare(
     """``name(input, second, third)`` in the common dtype of all three."""
 
     def promote(input: Meta, other: Meta, last: Meta, *_: Any) -> Any:
-        return common(name, allowed, input, other, last)
+        return numbers_wide(common(name, allowed, input, other, last), input, other, last)
 
     def infer(input: Meta, other: Meta, last: Meta, *_: Any) -> Meta:
         shape = broadcast(name, input.shape, other.shape, last.shape)
-        return Meta(shape, promote(input, other, last))
+        return Meta(shape, common(name, allowed, input, other, last))
 
     op(
         name,
@@ -73,13 +73,6 @@ _declare(
 def _masked_fill(input: Meta, mask: Meta, value: Meta) -> Meta:
     if value.ndim:
         fail("masked_fill", f"value must be a number or a 0-d tensor, got rank {value.ndim}")
-    order = {"b": 0, "i": 1, "u": 1, "f": 2}
-    if order[value.dtype.kind] > order[input.dtype.kind]:
-        fail(
-            "masked_fill",
-            f"a value of dtype {value.dtype.name} does not fit an input of {input.dtype.name}; "
-            "convert one with .to()",
-        )
     return Meta(broadcast("masked_fill", input.shape, mask.shape), input.dtype)
 
 
@@ -88,7 +81,7 @@ op(
     doc="""
     value where mask is true, else input; mask and input broadcast.
 
-    The result has input's dtype; value is a number or a 0-d tensor.
+    The result has input's dtype; value is a number or a 0-d tensor and is converted to it.
     """,
     args=[tensor("input", ALL), tensor("mask", BOOL), tensor("value", ALL, number=True)],
     infer=_masked_fill,

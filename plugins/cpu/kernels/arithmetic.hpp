@@ -170,7 +170,7 @@ struct Fmin {
 struct Heaviside {
   template <class T>
   static T apply(T a, T b) {
-    return a == T{0} ? b : a != a ? a : static_cast<T>(a > T{0});
+    return a == T{0} ? b : static_cast<T>(a > T{0});  // 0 for NaN
   }
 };
 struct Copysign {

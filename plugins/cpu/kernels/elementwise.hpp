@@ -507,7 +507,8 @@ inline bool plain_floats(const clika_call* call) {
   const clika_value& a = call->inputs[0];
   const clika_value& b = call->inputs[1];
   const clika_value& out = call->outputs[0];
-  if (a.dtype != CLIKA_FLOAT32 || a.rank != out.rank || b.rank != out.rank) return false;
+  if (a.rank != out.rank || b.rank != out.rank) return false;
+  if (a.dtype != CLIKA_FLOAT32 || b.dtype != CLIKA_FLOAT32 || out.dtype != CLIKA_FLOAT32) return false;
   int64_t expected = 1;
   for (int32_t d = out.rank - 1; d >= 0; --d) {
     const int64_t n = out.shape[d];

@@ -52,6 +52,34 @@ def unary(
     return build
 
 
+def few(
+    low: float = -4.0,
+    high: float = 4.0,
+    *arguments: Any,
+    ints: bool = True,
+    special: bool = True,
+    double: tuple[float, float] | None = None,
+) -> Callable[[Make], None]:
+    """Cases over a range for one of many functions with the same loops; ``arguments`` follow the
+    tensor, ``double`` is the bound of the case in float64."""
+
+    def build(make: Make) -> None:
+        make.case("float32", make.uniform(low, high, (3, 41)), *arguments)
+        make.case("bfloat16", make.uniform(low, high, (37,), "bfloat16"), *arguments)
+        make.case("float16", make.uniform(low, high, (19,), "float16"), *arguments)
+        make.case("float64", make.uniform(low, high, (19,), "float64"), *arguments, bound=double)
+        make.case("strided", make.uniform(low, high, (5, 9), "float32", "transposed"), *arguments)
+        make.case("scalar", make.uniform(low, high, ()), *arguments)
+        make.case("empty", make.uniform(low, high, (2, 0)), *arguments)
+        if special:
+            make.case("special", make.operand(SPECIAL, "float32"), *arguments)
+        if ints:
+            values = np.arange(math.ceil(low), math.floor(high) + 1)
+            make.case("int64", make.operand(values, "int64"), *arguments)
+
+    return build
+
+
 def real(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
     """The function over float64: NumPy computes bools and small integers in float16."""
     return lambda x: function(x.astype(np.float64))
@@ -106,7 +134,9 @@ operator(
     float32=(4, 1),
 )
 operator("reciprocal", real(lambda x: 1 / x), unary(0.1, 9, bools=True))
-operator("square", np.square, unary())
+operator(
+    "square", lambda x: np.square(x.astype(np.int64) if x.dtype == bool else x), unary(bools=True)
+)
 operator("floor", np.floor, unary(-9, 9), float32=(0, 0), narrow=(0, 0))
 operator("ceil", np.ceil, unary(-9, 9), float32=(0, 0), narrow=(0, 0))
 
@@ -115,10 +145,37 @@ def _round_cases(make: Make) -> None:
     unary(-9, 9)(make)
     make.case("halves", make.operand([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 8388609.0], "float32"))
 
+    make.case("decimals", make.uniform(-9, 9, (31,)), 2)
+    make.case("tens", make.uniform(-900, 900, (31,)), -2)
+    make.case("int-decimals", make.operand([14, 15, -16], "int64"), -1)
+    make.case("beyond", make.operand([1.5, -3e38, 0.0], "float32"), 60)
+    make.case("below", make.operand([1.5, -3e38, 0.0], "float32"), -60)
 
-operator("round", np.rint, _round_cases, float32=(0, 0), narrow=(0, 0))
+
+def _round(x: Array, decimals: int) -> Array:
+    if decimals == 0 or x.dtype.kind != "f":
+        return np.rint(x)
+    if decimals < 0:
+        scale = 10.0**-decimals
+        return np.rint(x / scale) * scale
+    return x if decimals > 30 else np.rint(x * 10.0**decimals) / 10.0**decimals
+
+
+# A decimal fraction is no binary one: dividing by the power of ten rounds.
+operator("round", _round, _round_cases, float32=(2, 0), narrow=(0, 0))
 operator("sign", _sign, unary(bools=True), float32=(0, 0), narrow=(0, 0))
 operator("isnan", np.isnan, unary(bools=True))
+operator("isfinite", np.isfinite, few(), example='crt.isfinite(crt.tensor([1.0, float("inf")]))')
+operator("isposinf", np.isposinf, few(), example='crt.isposinf(crt.tensor([1.0, float("inf")]))')
+operator("isneginf", np.isneginf, few(), example='crt.isneginf(crt.tensor([1.0, float("-inf")]))')
+operator("isreal", np.isreal, few(), example="crt.isreal(crt.tensor([1.0]))")
+
+
+def _signbit(x: Array) -> Array:
+    return np.signbit(x) if x.dtype.kind == "f" else x < 0
+
+
+operator("signbit", _signbit, few(), example="crt.signbit(crt.tensor([1.0, -0.0]))")
 operator("isinf", np.isinf, unary(bools=True))
 operator("logical_not", np.logical_not, unary(-2, 2, bools=True))
 

@@ -101,8 +101,6 @@ EXAMPLES: dict[str, str] = {
         "x = crt.tensor([1.0, 2.0, 0.0, 0.0]).reshape(1, 1, 4)\n"
         "crt.rotary(x, crt.tensor([1]), crt.tensor([1.0, 0.01]))"
     ),
-    "swiglu": "crt.swiglu(crt.tensor([1.0, 2.0]), crt.tensor([3.0, 4.0]))",
-    "geglu": "crt.geglu(crt.tensor([1.0, 2.0]), crt.tensor([3.0, 4.0]), approximate='tanh')",
     "kv_append": (
         "pool = crt.zeros(2, 2, 1, 2)\n"
         "crt.kv_append(pool, crt.ones(1, 1, 2), crt.tensor([3]).to(crt.int32))\n"

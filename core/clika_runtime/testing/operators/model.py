@@ -9,7 +9,6 @@ import numpy as np
 
 from .._kit import Make, operator
 from .._numpy import Array
-from .elementwise import gelu
 
 _KINDS = ("float32", "bfloat16")
 
@@ -121,45 +120,6 @@ def _rotary_cases(make: Make) -> None:
 
 
 operator("rotary", _rotary, _rotary_cases, float32=(4, 32), narrow=(1, 0.5))
-
-
-def _swiglu_cases(make: Make) -> None:
-    for dtype in (*_KINDS, "float16"):
-        make.case(dtype, make.normal((3, 67), dtype, scale=3), make.normal((3, 67), dtype))
-    gate = make.normal((4, 9), "float32", "transposed")
-    make.case("strided", gate, make.normal((4, 9), "float32", "stepped"))
-    make.case("large", make.operand([-80.0, -20.0, 20.0, 80.0], "float32"), make.normal((4,)))
-    make.case("empty", make.normal((0, 8)), make.normal((0, 8)))
-
-
-operator(
-    "swiglu",
-    lambda gate, up: gate / (1 + np.exp(-gate)) * up,
-    _swiglu_cases,
-    float32=(16, 0),
-    narrow=(4, 0),
-)
-
-
-def _geglu_cases(make: Make) -> None:
-    for mode in ("none", "tanh"):
-        for dtype in (*_KINDS, "float16"):
-            gate = make.normal((3, 67), dtype, scale=3)
-            make.case(f"{dtype}-{mode}", gate, make.normal((3, 67), dtype), mode)
-        gate = make.normal((4, 9), "float32", "transposed")
-        make.case(f"strided-{mode}", gate, make.normal((4, 9), "float32", "stepped"), mode)
-        large = make.operand([-30.0, -9.0, 9.0, 30.0], "float32")
-        make.case(f"large-{mode}", large, make.normal((4,)), mode)
-        make.case(f"empty-{mode}", make.normal((0, 8)), make.normal((0, 8)), mode)
-
-
-operator(
-    "geglu",
-    lambda gate, up, approximate: gelu(gate, approximate) * up,
-    _geglu_cases,
-    float32=(16, 4),
-    narrow=(4, 1),
-)
 
 
 # ---------------------------------------------------------------- cache and attention
