@@ -319,10 +319,8 @@ def _word_piece(metadata: Mapping[str, Any], where: str) -> tuple[Any, Spelling 
     named = {CONTROL, UNKNOWN, USER_DEFINED}
     words = {}
     for token, index in vocabulary.ids.items():
-        if token.startswith(SPACE):
-            token = token[1:]
-        elif vocabulary.types[index] not in named and not (token[0] == "[" and token[-1] == "]"):
-            token = "##" + token
+        if vocabulary.types[index] not in named and not (token[0] == "[" and token[-1] == "]"):
+            token = token[1:] if token.startswith(SPACE) else "##" + token
         words[token] = index
     if len(words) != len(vocabulary.ids):
         raise invalid(where, f"metadata '{_PREFIX}tokens' spells a word in two ways")
@@ -336,7 +334,7 @@ def _word_piece(metadata: Mapping[str, Any], where: str) -> tuple[Any, Spelling 
             lib.models.WordPiece(
                 vocab=words,
                 unk_token=vocabulary.tokens[special["unk"]],
-                max_input_chars_per_word=1 << 31,
+                max_input_chars_per_word=100,  # as BERT has it; a word costs its length squared
             )
         )
         tokenizer.normalizer = lib.normalizers.BertNormalizer(

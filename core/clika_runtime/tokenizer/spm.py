@@ -47,8 +47,6 @@ _CACHED_LENGTH = 64
 _LONGEST = 512  # characters of a unigram piece: each length of its kind costs a look at every place
 _UNKNOWN_PENALTY = 10.0
 _USER_BONUS = 0.1
-
-
 BYTE_NAMES = [f"<0x{byte:02X}>" for byte in range(256)]
 _BYTES = {name: bytes([byte]) for byte, name in enumerate(BYTE_NAMES)}
 

@@ -203,6 +203,8 @@ def test_word_piece() -> None:
         assert tokenizer.decode(ids) == theirs.decode(ids)
     assert tokenizer.id_to_token(6) == "##s" and tokenizer.token_to_id("hello") == 4
     assert tokenizer.encode("Hello, [MASK]"[:5], add_special_tokens=False) == [4]
+    assert tokenizer.encode("hello" + "s" * 96, add_special_tokens=False) == [1]
+    assert tokenizer.encode("hello" + "s" * 95, add_special_tokens=False)[0] == 4
     cased = load(**word_piece_metadata(theirs, **{"normalizer.lowercase": False}))
     assert cased.encode("Hello", add_special_tokens=False) == [1]
     with pytest.raises(InvalidArgumentError, match="spells a word in two ways"):
