@@ -26,10 +26,10 @@ def oracle(name: str) -> Any:
 
     def put(torch: Any, x: Any, indices: Any, values: Any, dims: Any, accumulate: bool) -> Any:
         x = x.clone()
+        values = torch.as_tensor(values, dtype=x.dtype)
         if not accumulate:
             x[at(x, indices, dims)] = values
             return x
-        values = torch.as_tensor(values, dtype=x.dtype)
         return x.index_put_(tuple(one.long() for one in indices), values, accumulate=True)
 
     return index if name == "index" else put

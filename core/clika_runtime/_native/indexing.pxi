@@ -20,9 +20,9 @@ cdef int _assign(Tensor target, object index, object value) except -1:
     if not isinstance(value, (Tensor, int, float)):
         value = tensor(value, dtype=target.dtype)
     if isinstance(value, Tensor):
-        if not tensors:
-            while (<Tensor>value).record.rank > view.record.rank and value.shape[0] == 1:
-                value = get_op("select")(value, 0, 0)
+        while (<Tensor>value).record.rank and (tensors or (<Tensor>value).record.rank > view.record.rank) and (
+                (<Tensor>value)._sizes()[0] == 1):
+            value = get_op("select")(value, 0, 0)  # leading dims of size 1 say nothing
         if (<Tensor>value).record.storage is not NULL and (<Tensor>value).record.storage is target.record.storage:
             value = value.clone()  # what is written must not change what is still to be read
     if tensors:
