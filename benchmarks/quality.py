@@ -1,4 +1,4 @@
-"""How far a quantized llama's distributions are from the float32 model over its dequantized
+"""How far a quantized model's distributions are from the float32 model over its dequantized
 weights: ours on both paths, and llama.cpp on the same file.
 
     python -m benchmarks.quality MODEL.gguf [--json OUT]
@@ -7,6 +7,7 @@ weights: ours on both paths, and llama.cpp on the same file.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 from pathlib import Path
@@ -24,13 +25,22 @@ from tests.oracles.gguf_decoder import (
 )
 
 
+@functools.cache
+def hush() -> Any:
+    """Silences llama.cpp. The callback has to live as long as the library: the cache keeps it."""
+    import llama_cpp as lib
+
+    callback = lib.llama_log_callback(lambda *_: None)
+    lib.llama_log_set(callback, None)
+    return callback
+
+
 def llama_cpp_logits(path: str, texts: list[list[int]]) -> list[Any]:
     """Logits after each token from llama.cpp, flash attention off."""
     import llama_cpp as lib
     import numpy as np
 
-    quiet = lib.llama_log_callback(lambda *_: None)
-    lib.llama_log_set(quiet, None)
+    hush()
     lib.llama_backend_init()
     model = lib.llama_model_load_from_file(path.encode(), lib.llama_model_default_params())
     params = lib.llama_context_default_params()
