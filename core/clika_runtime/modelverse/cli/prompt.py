@@ -6,6 +6,7 @@ no argument and standard input is no terminal."""
 from __future__ import annotations
 
 import argparse
+import codecs
 import logging
 import re
 import sys
@@ -117,6 +118,10 @@ def check_arguments(arguments: Any, parser: Parser) -> None:
         parser.error("--greedy and --temperature exclude each other (greedy is temperature 0)")
     if any(not text for text in given.get("stop", ())):
         parser.error("--stop needs a text, got an empty one")
+    texts = {"the message": [given.get("message")], "--system": [given.get("system")]}
+    for name, values in {**texts, "--stop": given.get("stop", [])}.items():
+        if not all(_is_text(value) for value in values if value is not None):
+            parser.error(f"{name} is no valid text (bytes that are no UTF-8); convert it first")
     given["message"] = _message(given.get("message"), parser)
     if "device" in given:
         given["places"] = _named_device(given["device"], parser)
@@ -125,15 +130,20 @@ def check_arguments(arguments: Any, parser: Parser) -> None:
 # ---------------------------------------------------------------- the message
 
 
+def _is_text(argument: str) -> bool:
+    """False for bytes of the command line that are no UTF-8: Python passes them as surrogates."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _message(argument: str | None, parser: Parser) -> str:
     """The message of the command line or of standard input; an empty one is a usage error."""
     if argument is not None and argument != "-":
         if not argument.strip():
             parser.error("the message is empty; give the prompt some text")
-        try:
-            argument.encode()
-        except UnicodeEncodeError:
-            parser.error("the message is no valid text (bytes that are no UTF-8); convert it first")
         return argument
     if argument is None and (sys.stdin is None or sys.stdin.isatty()):
         parser.error("the message is missing; give it as MESSAGE, or pipe it in")
@@ -153,8 +163,9 @@ def _read_stdin() -> str:
             f"prompt: standard input holds more than {human_size(_MAX_MESSAGE)}; a message this "
             "long fits no context window"
         )
+    data = data.removeprefix(codecs.BOM_UTF8)
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode()
     except UnicodeDecodeError as error:
         raise InvalidArgumentError(
             f"prompt: standard input is not UTF-8: byte 0x{data[error.start]:02x} at offset "
