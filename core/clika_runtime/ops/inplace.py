@@ -1,47 +1,36 @@
-"""In-place forms as free functions: the result is written into the first argument's bytes."""
+"""In-place forms as free functions: ``add_(x, y)`` is ``x.add_(y)``. The result is written into the
+bytes of `input`, which keeps its shape and dtype, and is returned."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .. import ops
-from ..errors import InvalidArgumentError
-
-
-def _write(name: str, input: Any, result: Any) -> Any:
-    if tuple(result.shape) != tuple(input.shape):
-        raise InvalidArgumentError(
-            f"{name}: the result has shape {list(result.shape)} and does not fit into input of "
-            f"{list(input.shape)}"
-        )
-    return ops.copy_(input, result)
-
 
 def add_(input: Any, other: Any, *, alpha: float = 1) -> Any:
-    """input += alpha * other, in place; returns input."""
-    return _write("add_", input, ops.add(input, other, alpha=alpha))
+    """input += alpha * other, in place."""
+    return input.add_(other, alpha=alpha)
 
 
 def sub_(input: Any, other: Any, *, alpha: float = 1) -> Any:
-    """input -= alpha * other, in place; returns input."""
-    return _write("sub_", input, ops.sub(input, other, alpha=alpha))
+    """input -= alpha * other, in place."""
+    return input.sub_(other, alpha=alpha)
 
 
 def mul_(input: Any, other: Any) -> Any:
-    """input *= other, in place; returns input."""
-    return _write("mul_", input, ops.mul(input, other))
+    """input *= other, in place."""
+    return input.mul_(other)
 
 
 def div_(input: Any, other: Any, *, rounding_mode: str = "none") -> Any:
-    """input /= other, in place; returns input."""
-    return _write("div_", input, ops.div(input, other, rounding_mode=rounding_mode))
+    """input /= other, in place."""
+    return input.div_(other, rounding_mode=rounding_mode)
 
 
 def relu_(input: Any) -> Any:
-    """input = max(input, 0), in place; returns input."""
-    return _write("relu_", input, ops.relu(input))
+    """input = max(input, 0), in place."""
+    return input.relu_()
 
 
 def clamp_(input: Any, min: Any = None, max: Any = None) -> Any:
-    """input = min(max(input, min), max), in place; returns input."""
-    return _write("clamp_", input, ops.clamp(input, min, max))
+    """input = min(max(input, min), max), in place."""
+    return input.clamp_(min, max)

@@ -1,0 +1,55 @@
+"""Norms and distances against torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import clika_runtime as crt
+from clika_runtime import ops
+from clika_runtime.errors import InvalidArgumentError
+
+# Sums of a few float32 squares in another order.
+CLOSE: dict[str, Any] = {"rtol": 2e-6, "atol": 1e-6}
+
+
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    return pytest.importorskip("torch")
+
+
+def pair(torch: Any, *shape: int) -> tuple[Any, Any]:
+    made = torch.randn(*shape, generator=torch.Generator().manual_seed(len(shape)))
+    return made, crt.from_numpy(made.numpy())
+
+
+@pytest.mark.parametrize("p", [0, 1, 2, 3.5, float("inf"), float("-inf")])
+def test_normalize(torch: Any, p: float) -> None:
+    theirs, ours = pair(torch, 3, 5, 4)
+    for dim in (1, -1, (0, 2)):
+        want = torch.nn.functional.normalize(theirs, p, dim)
+        np.testing.assert_allclose(ops.normalize(ours, p, dim).numpy(), want.numpy(), **CLOSE)
+
+
+def test_unit_rows(torch: Any) -> None:
+    theirs, ours = pair(torch, 6, 7)
+    want = torch.nn.functional.normalize(theirs, dim=-1)
+    np.testing.assert_allclose(ops.l2_normalize(ours).numpy(), want.numpy(), **CLOSE)
+    assert ops.l2_normalize(crt.zeros(2, 3)).tolist() == [[0.0] * 3] * 2
+    with pytest.raises(InvalidArgumentError, match="normalize: input has dtype int64"):
+        ops.l2_normalize(crt.tensor([[1, 2]]))
+
+
+def test_cosine_and_distance(torch: Any) -> None:
+    (a, x), (b, y) = pair(torch, 4, 6), pair(torch, 6)
+    functional = torch.nn.functional
+    got = ops.cosine_similarity(x, y, dim=-1)
+    np.testing.assert_allclose(got.numpy(), functional.cosine_similarity(a, b, -1).numpy(), **CLOSE)
+    for p in (1.0, 2.0, 3.0):
+        got = ops.pairwise_distance(x, y, p, keepdim=True)
+        want = functional.pairwise_distance(a, b, p, keepdim=True)
+        np.testing.assert_allclose(got.numpy(), want.numpy(), **CLOSE)
+    with pytest.raises(InvalidArgumentError, match="p must be a number, got nan"):
+        ops.pairwise_distance(x, y, float("nan"))
