@@ -99,7 +99,7 @@ _FUNCTIONS = {
     ),
     "reshaping": (
         "contiguous ravel view_as reshape_as expand_as fliplr flipud rot90 tile diag diagflat "
-        "narrow_copy repeat_interleave"
+        "narrow_copy repeat_interleave unravel_index sum_to_size fill to"
     ),
     "joining": (
         "atleast_1d atleast_2d atleast_3d hstack vstack dstack column_stack block_diag "
@@ -134,6 +134,7 @@ _NO_METHODS = frozenset(
     {
         "_seed",
         "gradients",
+        "inplace",
         "random_likes",
         "distances",
         "losses",
