@@ -201,3 +201,54 @@ def _places(counts: list[int], total: int) -> Any:
         ops.copy_(ops.narrow(index, 0, start, count), i)
         start += count
     return index
+
+
+def unravel_index(indices: Tensor, shape: int | Sequence[int] | Tensor) -> tuple[Tensor, ...]:
+    """The indices along each dim of `shape` of places in row-major order.
+
+    Example: ``crt.unravel_index(crt.tensor([4]), (2, 3))`` is ``[1]`` and ``[1]``.
+    """
+    if indices.dtype.kind not in "iu":
+        raise TypeError(f"unravel_index: indices must be integers, got {indices.dtype.name}")
+    sizes = shape.tolist() if hasattr(shape, "tolist") else shape
+    sizes = [sizes] if isinstance(sizes, int) else list(sizes)
+    if any(size < 0 for size in sizes):
+        fail("unravel_index", f"shape {text(sizes)} has a negative size")
+    found: list[Tensor] = []
+    for size in reversed(sizes):
+        found.insert(0, ops.remainder(indices, size))
+        indices = ops.floor_divide(indices, size)
+    return tuple(found)
+
+
+def sum_to_size(input: Tensor, *size: Any) -> Tensor:
+    """The sums of `input` over the dims along which a tensor of that shape would broadcast to it.
+
+    Example: ``crt.sum_to_size(crt.ones(2, 3), (1, 3))`` is ``[[2, 2, 2]]``.
+    """
+    target = tuple(size[0]) if len(size) == 1 and hasattr(size[0], "__iter__") else size
+    new = input.ndim - len(target)
+    if new < 0 or any(
+        want not in (1, have) for want, have in zip(target, input.shape[new:], strict=True)
+    ):
+        fail("sum_to_size", f"{text(target)} does not broadcast to input {text(input.shape)}")
+    if not target:
+        return ops.sum(input)
+    over = [i for i in range(input.ndim) if i < new or target[i - new] != input.shape[i]]
+    return ops.reshape(ops.sum(input, over, keepdim=True) if over else input, target)
+
+
+def fill(input: Tensor, value: Any) -> Tensor:
+    """A tensor with the shape, dtype and device of `input`, whose every element is `value`.
+
+    Example: ``crt.fill(crt.zeros(2), 3.0)``.
+    """
+    return ops.full(input.shape, value, dtype=input.dtype, device=input.device)
+
+
+def to(input: Tensor, target: Any = None, dtype: Any = None, **options: Any) -> Tensor:
+    """`input` on another device, in another dtype, or both; see `Tensor.to`.
+
+    Example: ``crt.to(x, "cpu")``, ``crt.to(x, crt.float16)``.
+    """
+    return input.to(target, dtype, **options)

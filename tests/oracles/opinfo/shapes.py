@@ -14,7 +14,22 @@ def unset(call: Callable[..., Any]) -> Twin:
     return Twin(call, values=False)
 
 
+def to(x: Any, *args: Any, **options: Any) -> Any:
+    """torch's positions of ``to``: device, dtype or a tensor, then non_blocking and copy."""
+    switches = [value for value in args if isinstance(value, bool)]
+    targets = [value for value in args if not isinstance(value, bool)]
+    return x.to(*targets, copy=len(switches) > 1 and switches[1], **options)
+
+
 TWINS: dict[str, Any] = {
+    "__getitem__": lambda x, index: x[index],
+    "H": lambda x: x.H,
+    "T": lambda x: x.T,
+    "item": lambda x: x.item(),
+    "mH": lambda x: x.mH,
+    "mT": lambda x: x.mT,
+    "to": to,
+    "zero_": lambda x: x.zero_(),
     "empty": unset(ops.empty),
     "empty_like": unset(ops.empty_like),
     "empty_permuted": unset(ops.empty_permuted),
