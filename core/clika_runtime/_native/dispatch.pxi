@@ -4,6 +4,7 @@ from ..ops.record import REQUIRED, Meta, View
 cdef extern from "Python.h":
     ctypedef PyObject* (*vectorcallfunc)(PyObject*, PyObject* const*, size_t, PyObject*) except NULL
     ctypedef struct PyTypeObject:
+        PyObject* tp_dict
         Py_ssize_t tp_vectorcall_offset
         unsigned long tp_flags
         void* tp_call
@@ -103,6 +104,7 @@ cdef class Op:
     cdef int8_t number[_MAX_ARGS]
     cdef int8_t sequence[_MAX_ARGS]
     cdef int8_t variadic[_MAX_ARGS]
+    cdef int8_t ints[_MAX_ARGS]
     cdef bint places         # takes a device: its absence means the scope's, which is in the key
     cdef tuple args
     cdef dict positions      # keyword -> index
@@ -129,6 +131,7 @@ cdef class Op:
             self.number[i] = arg.number
             self.sequence[i] = arg.sequence
             self.variadic[i] = arg.variadic
+            self.ints[i] = arg.type == "ints"
             self.places |= arg.type == "device"
             self.positions[arg.name] = i
             for alias in arg.aliases:
@@ -314,6 +317,8 @@ cdef class Op:
                     key_tag(&key, c"T")
                 elif value is False:
                     key_tag(&key, c"F")
+                elif self.ints[i] and type(value) is tuple and self._key_plain(&key, i, <tuple>value):
+                    pass  # settled as it is
                 else:
                     if keep is None:
                         keep = []
@@ -422,6 +427,23 @@ cdef class Op:
         except (TypeError, AttributeError):
             raise TypeError(f"{self.name}: {arg.name} must be {kind}, got {value!r}") from None
         raise TypeError(f"{self.name}: unknown kind {kind!r} of static argument {arg.name}")
+
+    cdef bint _key_plain(self, Key* key, int i, tuple value) except -1:
+        """Adds a tuple of nothing but ints to the key, as `_key_static` does; False for another one."""
+        cdef int overflow = 0
+        cdef int64_t integer
+        for item in value:
+            if type(item) is not int:
+                return False
+        key_tag(key, c"t")
+        integer = len(value)
+        key_bytes(key, &integer, 8)
+        for item in value:
+            integer = PyLong_AsLongLongAndOverflow(item, &overflow)
+            if overflow:
+                raise self._too_large(i, value)
+            key_bytes(key, &integer, 8)
+        return True
 
     cdef bint _key_static(self, Key* key, object value) except -1:
         """Adds a settled static to the key. True when it holds a symbolic size: the call is traced."""

@@ -632,11 +632,11 @@ cdef class Tensor:
     def __getattr__(self, str name):
         op = method_op(name)
         if op is not None:
-            return _Method(op, self)
+            return _publish(name, op, False).__get__(self, Tensor)
         if name.endswith("_") and not name.startswith("_"):
             op = method_op(name[:-1])
             if op is not None:
-                return _InPlace(op, self)
+                return _publish(name, op, True).__get__(self, Tensor)
         raise AttributeError(f"'Tensor' object has no attribute {name!r}")
 
     # ------------------------------------------------------------ indexing
@@ -668,6 +668,32 @@ cdef class Tensor:
 cdef dict _KIND_ORDER = {"b": 0, "i": 1, "u": 1, "f": 2}
 
 
+@cython.final
+cdef class _Attribute:
+    """An operator in the type's dictionary, as an attribute of its tensors."""
+
+    cdef object op
+    cdef bint in_place
+
+    def __get__(self, target, owner):
+        if target is None:
+            return self.op
+        return _InPlace(self.op, target) if self.in_place else _Method(self.op, target)
+
+
+cdef _Attribute _publish(str name, object op, bint in_place):
+    """Puts an operator that was asked for into the type: the next look finds it without failing first."""
+    cdef _Attribute made = _Attribute.__new__(_Attribute)
+    cdef PyTypeObject* type_object = <PyTypeObject*>Tensor
+    made.op = op
+    made.in_place = in_place
+    (<dict>type_object.tp_dict)[name] = made
+    PyType_Modified(type_object)
+    return made
+
+
+@cython.final
+@cython.freelist(16)
 cdef class _Method:
     """An operator bound to its first argument."""
 
