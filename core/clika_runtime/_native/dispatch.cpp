@@ -27,6 +27,52 @@ ErrorPtr out_of_memory(int64_t bytes) {
                     "cannot allocate " + std::to_string(bytes) + " bytes for a result");
 }
 
+// Gives outputs their shape while the kernel runs.
+struct Settling {
+  const Binding& binding;
+  TensorRecord* records;
+  clika_value* values;
+
+  static int32_t allocate(CallContext* context, uint32_t i, int32_t rank, const int64_t* shape) {
+    const auto refuse = [&](int32_t status, const char* code, const std::string& message) {
+      if (!context->error) context->error = make_error(status, code, message);
+      return status;
+    };
+    const auto& self = *static_cast<const Settling*>(context->owner);
+    if (i >= self.binding.outputs.size() || self.binding.outputs[i].kind != OutputKind::kSettled) {
+      return refuse(CLIKA_INTERNAL, "INTERNAL", "allocate_output: result " + std::to_string(i) + " has its shape");
+    }
+    const TensorRecord& plan = self.binding.outputs[i].record;
+    int64_t elements = 1;
+    bool fits = rank == plan.rank;
+    for (int32_t d = 0; fits && d < rank; ++d) {
+      fits = shape[d] >= 0 && (plan.shape[d] < 0 || plan.shape[d] == shape[d]);
+      if (fits && shape[d] > 0 && elements > kMaxElements / shape[d]) {
+        return refuse(CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT",
+                      "the result has more elements than can be addressed");
+      }
+      if (shape[d] > 0) elements *= shape[d];
+    }
+    if (!fits) {
+      return refuse(CLIKA_INTERNAL, "INTERNAL",
+                    "allocate_output: the shape given for result " + std::to_string(i) + " does not fit its rule");
+    }
+    TensorRecord& record = self.records[i];
+    if (record.storage != nullptr) record.storage->drop();
+    record = plan;
+    std::copy_n(shape, rank, record.shape);
+    record.set_contiguous_strides();
+    const int64_t bytes = dense_bytes(rank, record.shape, record.dtype);
+    record.storage = Storage::create(device_allocator(record.device), static_cast<size_t>(bytes), record.device, false);
+    if (record.storage == nullptr || (bytes != 0 && record.storage->data() == nullptr)) {
+      context->error = out_of_memory(bytes);
+      return CLIKA_UNAVAILABLE;
+    }
+    record.fill(&self.values[i], record.data());
+    return CLIKA_OK;
+  }
+};
+
 // Operands in the kernel's form. Lives as long as the call.
 struct Operands {
   clika_value inputs[16];
@@ -75,7 +121,9 @@ ErrorPtr invoke(const Binding& binding, const TensorRecord* const* records, cons
   Operands operands;
   operands.fill(binding, records, numbers, n_groups, groups);
   const size_t n_outputs = binding.outputs.size();
-  for (size_t i = 0; i < n_outputs; ++i) outputs[i].fill(&operands.outputs[i], outputs[i].data());
+  for (size_t i = 0; i < n_outputs; ++i) {
+    outputs[i].fill(&operands.outputs[i], outputs[i].storage == nullptr ? nullptr : outputs[i].data());
+  }
   clika_call call{};
   call.n_inputs = static_cast<uint32_t>(n_groups);
   call.n_outputs = static_cast<uint32_t>(n_outputs);
@@ -86,6 +134,11 @@ ErrorPtr invoke(const Binding& binding, const TensorRecord* const* records, cons
   call.attrs = binding.attrs->items.data();
   call.scalars = scalars;
   CallContext context;
+  Settling settling{binding, outputs, operands.outputs};
+  if (binding.settles) {
+    context.allocate_output = Settling::allocate;
+    context.owner = &settling;
+  }
   return run_kernel(*binding.kernel, call, context);
 }
 
@@ -157,9 +210,79 @@ struct Submission {
   }
 };
 
+// Waits for everything that a call that runs here and now must come after.
+struct Barrier {
+  Lane& lane;
+  const Access* accesses;
+  size_t n;
+  static void run(void* arg) {
+    const auto* barrier = static_cast<const Barrier*>(arg);
+    barrier->lane.synchronize();
+    for (size_t i = 0; i < barrier->n; ++i) barrier->accesses[i].storage->wait_for_read();
+  }
+};
+
+// A call that settles shapes: on this thread, with every input there. Errors go to the caller, since without a
+// shape there is no result to poison.
+ErrorPtr run_settling(const Binding& binding, const Frame& frame, TensorRecord* outputs) {
+  const size_t n_outputs = binding.outputs.size();
+  for (size_t i = 0; i < n_outputs; ++i) outputs[i] = binding.outputs[i].record;
+  const auto drop_all = [&] {
+    for (size_t i = 0; i < n_outputs; ++i) {
+      if (outputs[i].storage != nullptr) outputs[i].storage->drop();
+      outputs[i].storage = nullptr;
+    }
+  };
+  for (size_t i = 0; i < n_outputs; ++i) {
+    const OutputPlan& plan = binding.outputs[i];
+    if (plan.kind == OutputKind::kSettled) continue;
+    outputs[i].storage = Storage::create(device_allocator(outputs[i].device), static_cast<size_t>(plan.nbytes),
+                                         outputs[i].device, false);
+    if (outputs[i].storage == nullptr || (plan.nbytes != 0 && outputs[i].storage->data() == nullptr)) {
+      drop_all();
+      return out_of_memory(plan.nbytes);
+    }
+  }
+  Access accesses[Frame::kInputs];
+  size_t n = 0;
+  for (size_t i = 0; i < frame.n_inputs; ++i) {
+    if (frame.inputs[i] != nullptr) accesses[n++] = {frame.inputs[i]->storage, AccessKind::kRead};
+  }
+  Lane& lane = Lane::current();
+  uint64_t sequence = lane.begin_inline(accesses, n);
+  while (sequence == 0) {
+    Barrier barrier{lane, accesses, n};
+    without_gil(&Barrier::run, &barrier);
+    sequence = lane.begin_inline(accesses, n);
+  }
+  ++counters().kernel_calls;
+  ++counters().inline_calls;
+  ErrorPtr error = first_poison(accesses, n);
+  if (!error) {
+    Body body{&binding, &frame, outputs, nullptr};
+    if (binding.work > kReleaseBytes) {
+      without_gil(&Body::run, &body);
+    } else {
+      Body::run(&body);
+    }
+    error = body.error;
+  }
+  lane.end_inline(sequence);
+  for (size_t i = 0; i < n_outputs && !error; ++i) {
+    if (outputs[i].storage == nullptr) {
+      error = make_error(CLIKA_INTERNAL, "INTERNAL",
+                         std::string(binding.kernel->name) + ": the kernel gave result " + std::to_string(i) +
+                             " no shape");
+    }
+  }
+  if (error) drop_all();
+  return error;
+}
+
 }  // namespace
 
 ErrorPtr run_call(const Binding& binding, const Frame& frame, bool synchronous, TensorRecord* outputs) {
+  if (binding.settles) return run_settling(binding, frame, outputs);
   const size_t n_outputs = binding.outputs.size();
   const bool small = binding.work <= kInlineBytes;
   Lane& lane = Lane::current();

@@ -15,6 +15,7 @@ enum class OutputKind : int32_t {
   kNew = 0,      // bytes of its own
   kView = 1,     // the bytes of input `source`
   kMutated = 2,  // input `source`, written in place
+  kSettled = 3,  // bytes of its own, of a size that the kernel finds out: unknown sizes are -1
 };
 
 struct OutputPlan {
@@ -35,6 +36,7 @@ struct Binding {
   std::vector<int32_t> numbers;          // per flattened input: dtype of a number operand, else 0
   bool prepare = false;                  // some input is converted or straightened
   bool composed = false;
+  bool settles = false;                  // some output is kSettled
   void* python_kernel = nullptr;         // borrowed, kept alive by the operator
   int64_t work = 0;                      // bytes read and written, for the choice between inline and queue
 };
@@ -98,7 +100,8 @@ struct Frame {
 };
 
 // Allocates outputs (kNew) and runs the kernel inline or through the lane. The caller holds the GIL; bodies
-// over `kReleaseBytes` and everything queued run without it. `outputs` get their own storage references.
+// over `kReleaseBytes` and everything queued run without it. `outputs` get their own storage references. A call
+// that settles shapes runs here and now, and what it fails with is returned.
 ErrorPtr run_call(const Binding& binding, const Frame& frame, bool synchronous, TensorRecord* outputs);
 
 // Waits until the tensor's bytes are there; the caller has released the GIL.

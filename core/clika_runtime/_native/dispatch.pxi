@@ -572,6 +572,7 @@ cdef class Op:
         made.python_kernel = NULL
         made.prepare = False
         made.composed = False
+        made.settles = False
         made.work = 0
 
         flat = []  # one Meta (or None) per flattened tensor input
@@ -598,11 +599,14 @@ cdef class Op:
         if device == -1 or any(_is_fake(t) for t in tensors):
             if record.mutates is not None:
                 self._check_fake_write(values)
+            self._check_sizes(outputs, "a tensor on device meta has none")
             return _fakes(outputs, single, tensors)
         for result in outputs:
             plan = _output_plan(record, result, frame, device)
             if plan.kind == OutputKind.kNew:
                 made.work += plan.nbytes
+            elif plan.kind == OutputKind.kSettled:
+                made.settles = True
             made.outputs.push_back(plan)
         for i in range(n):
             if frame.inputs[i] is not NULL:
@@ -629,6 +633,15 @@ cdef class Op:
         if not _is_fake(values[target]):
             raise invalid(f"{self.name}: {self.args[target].name} has bytes to write and another input is on device "
                           "meta, which has none to give; move both to one device")
+        return 0
+
+    cdef int _check_sizes(self, tuple outputs, str why) except -1:
+        """Refuses a call whose result's shape depends on data where there is no data to look at."""
+        for result in outputs:
+            if _settles(result):
+                raise _errors.UnsupportedError(
+                    f"{self.name}: the shape of the result depends on the values of the input, and {why}",
+                    "NOT_IMPLEMENTED_FOR_PARAM")
         return 0
 
     cdef list _entering(self, list metas, object promoted):
@@ -967,6 +980,14 @@ cdef object _fakes(tuple outputs, bint single, list tensors):
     return result[0] if single else tuple(result)
 
 
+cdef bint _settles(object result) except -1:
+    """Whether the shape of a result is known only when its kernel has looked at the data."""
+    for size in result.shape:
+        if size is None:
+            return True
+    return False
+
+
 cdef OutputPlan _output_plan(object record, object result, Frame* frame, int32_t device) except *:
     cdef OutputPlan plan
     cdef int32_t d
@@ -985,9 +1006,16 @@ cdef OutputPlan _output_plan(object record, object result, Frame* frame, int32_t
             plan.record.shape[d] = result.shape[d]
             plan.record.strides[d] = result.strides[d]
         return plan
-    _set_shape(&plan.record, result.shape, record.name)
     plan.record.dtype = result.dtype.code
     plan.record.device = device
+    if _settles(result):
+        _check_view(result.shape, record.name)
+        plan.kind = OutputKind.kSettled
+        plan.record.rank = len(result.shape)
+        for d in range(plan.record.rank):
+            plan.record.shape[d] = -1 if result.shape[d] is None else result.shape[d]
+        return plan
+    _set_shape(&plan.record, result.shape, record.name)
     plan.nbytes = dense_bytes(plan.record.rank, plan.record.shape, plan.record.dtype)
     if record.mutates is not None:
         plan.kind = OutputKind.kMutated
@@ -1028,11 +1056,15 @@ class KernelCall:
     an absent input, a list for a sequence, a `PackedArray` for a packed weight); ``attrs`` and ``scalars`` by name.
 
     NumPy has no bfloat16 and no narrow floats: they come as unsigned integers of their width. ``input_dtypes`` and
-    ``output_dtypes`` say what the values are, as dtypes of the runtime in the form of ``inputs`` and ``outputs``."""
+    ``output_dtypes`` say what the values are, as dtypes of the runtime in the form of ``inputs`` and ``outputs``.
 
-    __slots__ = ("attrs", "input_dtypes", "inputs", "op", "output_dtypes", "outputs", "scalars")
+    A result whose shape depends on data has None for its unknown sizes in ``output_shapes``, and is None in
+    ``outputs`` until `allocate` has given it a shape."""
 
-    def __init__(self, op, inputs, outputs, attrs, scalars, input_dtypes, output_dtypes):
+    __slots__ = ("attrs", "input_dtypes", "inputs", "made", "op", "output_dtypes", "output_shapes", "outputs",
+                 "scalars")
+
+    def __init__(self, op, inputs, outputs, attrs, scalars, input_dtypes, output_dtypes, output_shapes, made):
         self.op = op
         self.inputs = inputs
         self.outputs = outputs
@@ -1040,6 +1072,23 @@ class KernelCall:
         self.scalars = scalars
         self.input_dtypes = input_dtypes
         self.output_dtypes = output_dtypes
+        self.output_shapes = output_shapes
+        self.made = made
+
+    def allocate(self, i, shape):
+        """Gives result ``i`` its shape and returns the array to fill."""
+        cdef Tensor t
+        cdef clika_value value
+        rule = self.output_shapes[i]
+        if all(size is not None for size in rule) or len(rule) != len(shape) or any(
+                size is not None and size != given for size, given in zip(rule, shape)):
+            raise _errors.InternalError(f"{self.op}: shape {list(shape)} does not fit result {i}, whose rule is "
+                                        f"{list(rule)}")
+        t = _new(tuple(shape), self.output_dtypes[i].code, self.made[i], self.op)
+        t.record.fill(&value, t.record.data())
+        self.made[i] = t
+        self.outputs[i] = _array_of(&value)
+        return self.outputs[i]
 
 
 cdef object _array_of(const clika_value* value):
@@ -1081,7 +1130,7 @@ cdef object _dtype_of(const clika_value* value):
     return _DTYPES[code]
 
 
-cdef object _python_call(object op, object kernel, const clika_call* call):
+cdef object _python_call(object op, object kernel, const clika_call* call, list output_shapes=None, list made=None):
     """Calls a Python kernel over the operands of a call."""
     cdef uint32_t i, k
     inputs = [_array_of(&call.inputs[i]) for i in range(call.n_inputs)]
@@ -1096,8 +1145,11 @@ cdef object _python_call(object op, object kernel, const clika_call* call):
         else:
             scalars[arg.name] = call.scalars[i].f if call.scalars[i].is_float else call.scalars[i].i
     input_dtypes = [_dtype_of(&call.inputs[i]) for i in range(call.n_inputs)]
-    output_dtypes = [_dtype_of(&call.outputs[i]) for i in range(call.n_outputs)]
-    kernel(KernelCall(op.name, inputs, outputs, attrs, scalars, input_dtypes, output_dtypes))
+    output_dtypes = [_DTYPES[call.outputs[i].dtype] for i in range(call.n_outputs)]
+    if output_shapes is None:
+        output_shapes = [tuple([call.outputs[i].shape[d] for d in range(call.outputs[i].rank)])
+                         for i in range(call.n_outputs)]
+    kernel(KernelCall(op.name, inputs, outputs, attrs, scalars, input_dtypes, output_dtypes, output_shapes, made))
 
 
 cdef object _attr_value(object arg, const clika_attr* attr):
@@ -1130,15 +1182,22 @@ cdef object _run_python(Op op, const Binding* binding, Frame* frame, PyObject** 
     cdef Tensor t
     none[0] = 0
     made = []
+    shapes = []
     for i in range(binding.outputs.size()):
+        shapes.append(tuple([None if binding.outputs[i].record.shape[d] < 0 else binding.outputs[i].record.shape[d]
+                             for d in range(binding.outputs[i].record.rank)]))
+        if binding.outputs[i].kind == OutputKind.kSettled:
+            results[i].kind = CLIKA_NONE
+            results[i].dtype = binding.outputs[i].record.dtype
+            made.append(binding.outputs[i].record.device)  # until the kernel gives it a shape
+            continue
         if binding.outputs[i].kind == OutputKind.kMutated:
             t = op._input_tensor(<size_t>binding.outputs[i].source, slots)
             t._wait(op.name)
             with nogil:
                 t.record.storage.wait_for_write()
         else:
-            t = _new(tuple([binding.outputs[i].record.shape[d] for d in range(binding.outputs[i].record.rank)]),
-                     binding.outputs[i].record.dtype, binding.outputs[i].record.device, op.name)
+            t = _new(shapes[i], binding.outputs[i].record.dtype, binding.outputs[i].record.device, op.name)
         t.record.fill(&results[i], t.record.data())
         made.append(t)
     for i in range(frame.n_inputs):
@@ -1173,7 +1232,10 @@ cdef object _run_python(Op op, const Binding* binding, Frame* frame, PyObject** 
     call.attrs = binding.attrs.get().items.data()
     call.scalars = frame.scalars
     _counts.kernel_calls += 1
-    _python_call(op, <object>binding.python_kernel, &call)
+    _python_call(op, <object>binding.python_kernel, &call, shapes, made)
+    for i in range(<size_t>len(made)):
+        if not isinstance(made[i], Tensor):
+            raise _errors.InternalError(f"{op.name}: the kernel gave result {i} no shape")
     return made[0] if len(made) == 1 else tuple(made)
 
 

@@ -344,6 +344,7 @@ cdef class GraphRecorder:
         results = record.infer(*metas)
         single = not isinstance(results, (tuple, list))
         outputs = (results,) if single else tuple(results)
+        op._check_sizes(outputs, "a recording has no values")
         for result in outputs:
             _check_view(result.shape, op.name)
         if outputs and all(isinstance(result, View) for result in outputs):

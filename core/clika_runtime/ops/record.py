@@ -19,7 +19,9 @@ What a call does with a record:
    and dtype bool, int64 or float32. It takes part in promotion only by kind, as in PyTorch.
 4. ``infer(*args)`` gives the results, ``promote(*args)`` the dtypes that the tensor arguments enter
    the kernel in: a dtype for all of them, a tuple with one entry per tensor argument, or None
-   (an entry or the whole) for "as it is". An input in another dtype is converted first.
+   (an entry or the whole) for "as it is". An input in another dtype is converted first. A size
+   that depends on the values of the input is None in a result: its kernel settles it, the call
+   runs at once, and it cannot be recorded.
 5. Run: the backend's kernel, else ``compose``, which gets the arguments as the caller wrote them
    (an ``ints`` may be a bare int). A ``VIEW`` operator whose ``infer`` returns a ``Meta`` and not
    a ``View`` cannot share bytes; its ``compose`` copies and tries again.
