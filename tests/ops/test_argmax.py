@@ -10,8 +10,8 @@ from clika_runtime.testing import cases
 from tests.ops.support import check_backend, check_oracle
 
 
-def oracle(torch: Any, input: Any, dim: Any, keepdim: bool) -> Any:
-    return torch.argmax(input, dim, keepdim)
+def oracle(torch: Any, input: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+    return torch.argmax(input, dim, keepdim).to(dtype or torch.int64)
 
 
 @pytest.mark.parametrize("case", cases("argmax"), ids=str)

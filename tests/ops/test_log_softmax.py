@@ -10,8 +10,8 @@ from clika_runtime.testing import cases
 from tests.ops.support import check_backend, check_oracle
 
 
-def oracle(torch: Any, input: Any, dim: int) -> Any:
-    return torch.log_softmax(input, dim)
+def oracle(torch: Any, input: Any, dim: int, dtype: Any) -> Any:
+    return torch.log_softmax(input, dim, dtype=dtype)
 
 
 @pytest.mark.parametrize("case", cases("log_softmax"), ids=str)

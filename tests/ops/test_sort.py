@@ -10,7 +10,7 @@ from clika_runtime.testing import cases
 from tests.ops.support import check_backend, check_oracle
 
 
-def oracle(torch: Any, input: Any, dim: int, descending: bool) -> Any:
+def oracle(torch: Any, input: Any, dim: int, descending: bool, _: bool) -> Any:
     values, indices = torch.sort(input, dim=dim, descending=descending, stable=True)
     return values, indices
 

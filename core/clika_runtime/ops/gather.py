@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from ._promotion import INDEX
+from .. import dtypes
+from ._promotion import INDEX, INTS
 from ._shapes import dim as front
-from ._shapes import fail, text
+from ._shapes import fail, known, text
 from .record import Meta, op, static, tensor
 
 
 def _infer(input: Meta, dim: int, index: Meta) -> Meta:
     at = front("gather", dim, input.ndim)
+    if any(known(size, 0) for size in index.shape):
+        return Meta(index.shape, input.dtype)
     if max(input.ndim, 1) != max(index.ndim, 1):
         fail(
             "gather",
@@ -32,6 +35,10 @@ op(
 
     The result has index's shape. An index outside 0 .. size-1 is an error of the kernel.
     """,
-    args=[tensor("input"), static("dim", "int"), tensor("index", INDEX)],
+    args=[tensor("input"), static("dim", "int"), tensor("index", INTS)],
     infer=_infer,
+    promote=lambda input, dim, index: (
+        None,
+        None if index.dtype.name in INDEX else dtypes.int64,
+    ),
 )

@@ -5,29 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from .. import ops
-from ._promotion import FLOATS
-from ._shapes import dim as front
-from .record import Meta, op, static, tensor
+from .softmax import declare
 
 
-def _infer(input: Meta, dim: int) -> Meta:
-    front("log_softmax", dim, input.ndim)
-    return Meta(input.shape, input.dtype)
-
-
-def _compose(input: Any, dim: int) -> Any:
-    shifted = ops.sub(input, ops.amax(input, dim, True))
+def _compose(input: Any, dim: int, dtype: Any) -> Any:
+    value = input if dtype is None else ops.cast(input, dtype)
+    shifted = ops.sub(value, ops.amax(value, dim, True))
     return ops.sub(shifted, ops.log(ops.sum(ops.exp(shifted), dim, True)))
 
 
-op(
+declare(
     "log_softmax",
-    doc="""
+    """
     x - max(x) - ln(sum(e^(x - max(x)))) along `dim`: the logarithm of softmax.
 
-    Computed in float32 for the 16-bit dtypes.
+    Computed in float32 for the 16-bit dtypes. `dtype` is the dtype that input is converted to
+    first.
     """,
-    args=[tensor("input", FLOATS), static("dim", "int", -1, aliases=("dims",))],
-    infer=_infer,
-    compose=_compose,
+    _compose,
 )

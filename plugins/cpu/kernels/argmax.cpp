@@ -1,4 +1,4 @@
-// argmax and argmin over float32, bfloat16 and float16: the int64 index of the first largest or smallest
+// argmax and argmin over float32, bfloat16 and float16: the index of the first largest or smallest
 // element; a NaN wins, the first one. The other dtypes stand in plain/argmax.cpp.
 #include "level.hpp"
 #include "elementwise.hpp"
@@ -12,6 +12,6 @@ int32_t run(const clika_call* call) {
 }
 
 CLIKA_KERNELS(argmax,
-              Entry("argmax", run<1>).in(FLOATS).out(I64),
-              Entry("argmin", run<-1>).in(FLOATS).out(I64))
+              Entry("argmax", run<1>).in(FLOATS).out(I32 | I64),
+              Entry("argmin", run<-1>).in(FLOATS).out(I32 | I64))
 #include "level_end.hpp"

@@ -1,9 +1,16 @@
-// The walk of argmax and argmin over lines. Included after elementwise.hpp and lines.hpp.
+// The walk of argmax and argmin over lines. Attributes: dim, keepdim, index_dtype. Included after elementwise.hpp and lines.hpp.
 
 template <class C>
 int32_t search(const clika_call* call, int64_t (*find)(const C*, int64_t)) {
   const clika_value& in = call->inputs[0];
-  int64_t* out = data_of<int64_t>(call->outputs[0]);
+  clika_value& out = call->outputs[0];
+  const auto put = [&](int64_t line, int64_t index) {
+    if (out.dtype == CLIKA_INT64) {
+      data_of<int64_t>(out)[line] = index;
+    } else {
+      data_of<int32_t>(out)[line] = static_cast<int32_t>(index);
+    }
+  };
   const LoadTile<C> loader = Tiles<C>::loader(in.dtype);
   const bool flat = call->n_attrs == 0 || call->attrs[0].kind == CLIKA_ATTR_NONE;
   if (flat) {
@@ -20,7 +27,7 @@ int32_t search(const clika_call* call, int64_t (*find)(const C*, int64_t)) {
         done += count;
       });
     }
-    out[0] = find(direct ? data_of<C>(in) : copy, n);
+    put(0, find(direct ? data_of<C>(in) : copy, n));
     return CLIKA_OK;
   }
   const Lines lines(in, call->attrs[0].v.i);
@@ -38,7 +45,7 @@ int32_t search(const clika_call* call, int64_t (*find)(const C*, int64_t)) {
     for (int64_t line = begin; line < end; ++line) {
       const int64_t at = lines.offset(line);
       if (!direct) loader(copy, in.data, at, lines.step, n);
-      out[line] = find(direct ? data_of<C>(in) + at : copy, n);
+      put(line, find(direct ? data_of<C>(in) + at : copy, n));
     }
   });
   return CLIKA_OK;

@@ -1,8 +1,71 @@
 // Reductions over any set of dimensions. Included after elementwise.hpp.
 //
-// Each result is folded over its elements in one order that depends on shape and strides of the reduced
-// dimensions only: tiles of kTile elements, folded inside by the operation, and the tiles in ascending order.
+// Each result is folded over its elements in one order that depends on shape and strides alone, never on threads:
+// chunks of kChunk elements, each folded in tiles (or in runs of rows, where results lie side by side and the
+// elements of one do not), and joined in ascending order.
 
+constexpr int64_t kChunk = 32768;  // elements of one result that one task folds
+constexpr int64_t kSpan = 1024;    // elements of a tile
+constexpr int64_t kRows = 16;      // rows that are folded at a time
+constexpr int kParts = 3;
+
+// What a fold carries from tile to tile, up to kParts numbers per result: float64 for floats, int64 for
+// counts, the type itself for other integers.
+template <class C>
+struct CarryFor {
+  using type = C;
+};
+template <>
+struct CarryFor<float> {
+  using type = double;
+};
+template <>
+struct CarryFor<uint8_t> {
+  using type = int64_t;
+};
+template <class C>
+using CarryOf = typename CarryFor<C>::type;
+// What a result is stored from: the compute type, int64 for truth values.
+template <class C>
+using ResultOf = typename std::conditional<std::is_same<C, uint8_t>::value, int64_t, C>::type;
+
+// An operation, by its functions, so that the walk below is compiled once per type.
+template <class C>
+struct Fold {
+  using Carry = CarryOf<C>;
+  int parts;
+  Carry start[kParts];
+  // Folds n elements that lie side by side into one result; `seen` of its elements came before.
+  void (*tile)(Carry* carry, const C* x, int64_t n, int64_t seen, const Params& params);
+  // Folds rows of n elements into n results; part p of result i is carry[p * kTile + i].
+  void (*columns)(Carry* carry, const C* const* rows, int64_t n_rows, int64_t n, int64_t seen,
+                  const Params& params);
+  // Joins the carries of n elements and of `more` elements that come after them.
+  void (*join)(Carry* carry, int64_t n, const Carry* other, int64_t more, const Params& params);
+  // The value of n elements, or two.
+  void (*result)(const Carry* carry, int64_t n, const Params& params, ResultOf<C>* out);
+};
+
+template <class C, class Op>
+void tile_of(CarryOf<C>* carry, const C* x, int64_t n, int64_t seen, const Params& params) {
+  CarryOf<C> own[kParts];
+  for (int p = 0; p < Op::kCarries; ++p) own[p] = carry[p];
+  Op::tile(own, x, n, seen, params);
+  for (int p = 0; p < Op::kCarries; ++p) carry[p] = own[p];
+}
+template <class C, class Op>
+constexpr Fold<C> fold_of() {
+  Fold<C> fold{};
+  fold.parts = Op::kCarries;
+  for (int p = 0; p < Op::kCarries; ++p) fold.start[p] = Op::start(p);
+  fold.tile = tile_of<C, Op>;
+  fold.columns = Op::columns;
+  fold.join = Op::join;
+  fold.result = Op::result;
+  return fold;
+}
+
+// ------------------------------------------------------------------ the walk
 // What a reduction ranges over: dimensions that stay (`kept`) and dimensions that go (`gone`), each as a
 // value whose shape and strides are those of the input.
 struct Reduction {
@@ -13,18 +76,17 @@ struct Reduction {
   clika_value kept;
   clika_value gone;
 
-  // attr 0: the dims, None or empty for all.
-  explicit Reduction(const clika_call* call) {
-    const clika_value& in = call->inputs[0];
+  // `dims`: the dims that go; None or empty for all.
+  Reduction(const clika_value& in, const clika_attr& dims) {
     bool over[CLIKA_MAX_RANK] = {};
-    const clika_attr* dims = call->n_attrs > 0 ? &call->attrs[0] : nullptr;
-    const bool all =
-        dims == nullptr || dims->kind == CLIKA_ATTR_NONE || (dims->kind == CLIKA_ATTR_INTS && dims->n == 0);
+    const bool all = dims.kind == CLIKA_ATTR_NONE || (dims.kind == CLIKA_ATTR_INTS && dims.n == 0);
     for (int32_t d = 0; d < in.rank; ++d) over[d] = all;
-    if (!all && dims->kind == CLIKA_ATTR_INTS) {
-      for (int32_t i = 0; i < dims->n; ++i) over[wrap(dims->v.ints[i], in.rank)] = true;
-    } else if (!all && in.rank > 0) {
-      over[wrap(dims->v.i, in.rank)] = true;
+    if (!all && in.rank > 0) {
+      const int64_t* listed = dims.kind == CLIKA_ATTR_INTS ? dims.v.ints : &dims.v.i;
+      for (int32_t i = 0; i < dims.n; ++i) {
+        const int64_t dim = listed[i];
+        over[dim < 0 ? dim + in.rank : dim] = true;
+      }
     }
     kept = in;
     gone = in;
@@ -44,193 +106,180 @@ struct Reduction {
     gone.shape = gone_shape;
     gone.strides = gone_strides;
   }
-  static int32_t wrap(int64_t dim, int32_t rank) {
-    if (rank == 0) return 0;
-    return static_cast<int32_t>(dim < 0 ? dim + rank : dim);
-  }
 };
 
-// What is kept between tiles: float64 for floats, the type itself for integers.
+// One reduction of one tensor. C is what elements are loaded as.
 template <class C>
-using CarryOf = typename std::conditional<std::is_integral<C>::value, C, double>::type;
-
-// An operation: its neutral value, a tile folded into one carry, a tile folded element by element into
-// as many carries, and the final value of n elements.
-template <class C>
-struct Fold {
-  CarryOf<C> start;
-  CarryOf<C> (*tile)(CarryOf<C> carry, const C* x, int64_t n);
-  void (*columns)(CarryOf<C>* carry, const C* x, int64_t n);
-  C (*result)(CarryOf<C> carry, int64_t n);
-};
-
-template <class C, class Op>
-void fold_columns(CarryOf<C>* carry, const C* x, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) carry[i] = Op::column(carry[i], x[i]);
-}
-template <class C, class Op>
-constexpr Fold<C> fold_of() {
-  return {Op::start(), Op::tile, fold_columns<C, Op>, Op::result};
-}
-
-template <class C>
-int32_t reduce(const clika_call* call, const Fold<C>& fold) {
+class Reducer {
+ public:
   using Carry = CarryOf<C>;
-  const clika_value& in = call->inputs[0];
-  clika_value& out = call->outputs[0];
-  const Reduction r(call);
-  const Walk<1> kept({&r.kept});
-  const Walk<1> gone({&r.gone});
-  const int64_t results = kept.outer * kept.length;
-  const int64_t n = gone.outer * gone.length;
-  if (results == 0) return CLIKA_OK;
-  const LoadTile<C> loader = Tiles<C>::loader(in.dtype);
-  const StoreTile<C> storer = Tiles<C>::storer(out.dtype);
-  const int64_t grain = std::max<int64_t>(1, kParallelFrom / std::max<int64_t>(1, n));
+  using R = ResultOf<C>;
 
-  // The kept elements lie side by side and the reduced ones do not: whole tiles of results at a time.
-  if (n > 1 && kept.step[0] == 1 && kept.length > 1 && gone.step[0] != 1) {
-    parallel(call, results, std::max(grain, kTile), [&](int64_t begin, int64_t end, int32_t) {
-      alignas(64) C x[kTile];
-      Carry carry[kTile];
-      int64_t done = begin;
-      kept.run(begin, end, kTile, [&](const int64_t* at, int64_t count) {
-        std::fill(carry, carry + count, fold.start);
-        gone.run(0, n, 1, [&](const int64_t* step, int64_t) {
-          loader(x, in.data, at[0] + step[0], 1, count);
-          fold.columns(carry, x, count);
-        });
-        for (int64_t i = 0; i < count; ++i) x[i] = fold.result(carry[i], n);
-        storer(x, out.data, done, 1, count);
-        done += count;
-      });
+  Reducer(const clika_call* call, const clika_value& in, const clika_attr& dims, const Fold<C>& fold,
+          const Params& params)
+      : call_(call),
+        in_(in),
+        fold_(fold),
+        params_(params),
+        split_(in, dims),
+        kept_({&split_.kept}),
+        gone_({&split_.gone}),
+        loader_(Tiles<C>::loader(in.dtype)),
+        storer_(Tiles<R>::storer(call->outputs[0].dtype)),
+        results_(kept_.outer * kept_.length),
+        n_(gone_.outer * gone_.length),
+        chunks_(n_ <= kChunk ? 1 : (n_ + kChunk - 1) / kChunk) {}
+
+  int32_t run() {
+    if (results_ == 0) return CLIKA_OK;
+    if (chunks_ > 1) {
+      const size_t count = static_cast<size_t>(results_ * chunks_ * fold_.parts);
+      carries_ = static_cast<Carry*>(call_->core->scratch(call_, count * sizeof(Carry)));
+      if (carries_ == nullptr) return CLIKA_UNAVAILABLE;
+    }
+    // Results that lie side by side go in whole tiles: where the elements of one are apart, or few.
+    const bool side_by_side =
+        kept_.length > 1 &&
+        ((kept_.step[0] == 1 && gone_.step[0] != 1) || (n_ <= kRows && kept_.length >= kRows));
+    const int64_t length = std::max<int64_t>(1, std::min(n_, kChunk));
+    int64_t grain = (kParallelFrom + length - 1) / length;
+    if (side_by_side) grain = std::max(grain, std::min(kTile, results_));
+    parallel(call_, results_ * chunks_, grain, [&](int64_t begin, int64_t end, int32_t) {
+      while (begin < end) {  // the part of one chunk
+        const int64_t chunk = begin / results_;
+        const int64_t first = begin % results_;
+        const int64_t last = std::min(results_, first + (end - begin));
+        if (side_by_side) {
+          fold_columns(chunk, first, last);
+        } else {
+          fold_lines(chunk, first, last);
+        }
+        begin += last - first;
+      }
     });
+    if (chunks_ > 1) join_chunks();
     return CLIKA_OK;
   }
-  const bool direct = Tiles<C>::direct(in.dtype) && gone.step[0] == 1;
-  parallel(call, results, grain, [&](int64_t begin, int64_t end, int32_t) {
-    alignas(64) C x[kTile];
-    int64_t done = begin;
-    kept.run(begin, end, 1, [&](const int64_t* at, int64_t) {
-      Carry carry = fold.start;
-      gone.run(0, n, kTile, [&](const int64_t* step, int64_t count) {
+
+ private:
+  int64_t chunk_begin(int64_t chunk) const { return chunk * kChunk; }
+  int64_t chunk_end(int64_t chunk) const { return std::min(n_, (chunk + 1) * kChunk); }
+
+  void fold_lines(int64_t chunk, int64_t first, int64_t last) const {
+    alignas(64) C x[kSpan];
+    Carry carry[kParts * kTile];  // of the results that are not put away yet
+    int64_t pending = 0;
+    const bool direct = Tiles<C>::direct(in_.dtype) && gone_.step[0] == 1;
+    int64_t r = first;
+    const auto flush = [&] {
+      keep(chunk, r, carry, pending);
+      r += pending;
+      pending = 0;
+    };
+    kept_.run(first, last, 1, [&](const int64_t* at, int64_t) {
+      Carry own[kParts];
+      for (int p = 0; p < fold_.parts; ++p) own[p] = fold_.start[p];
+      int64_t seen = 0;
+      gone_.run(chunk_begin(chunk), chunk_end(chunk), kSpan, [&](const int64_t* step, int64_t count) {
         const C* tile = x;
         if (direct) {
-          tile = data_of<C>(in) + at[0] + step[0];
+          tile = data_of<C>(in_) + at[0] + step[0];
         } else {
-          loader(x, in.data, at[0] + step[0], gone.step[0], count);
+          loader_(x, in_.data, at[0] + step[0], gone_.step[0], count);
         }
-        carry = fold.tile(carry, tile, count);
+        fold_.tile(own, tile, count, seen, params_);
+        seen += count;
       });
-      const C value = fold.result(carry, n);
-      storer(&value, out.data, done++, 1, 1);
+      for (int p = 0; p < fold_.parts; ++p) carry[p * kTile + pending] = own[p];
+      if (++pending == kTile) flush();
     });
-  });
-  return CLIKA_OK;
-}
-
-// ------------------------------------------------------------------ operations
-template <class C>
-constexpr CarryOf<C> lowest() {
-  using L = std::numeric_limits<CarryOf<C>>;
-  return L::has_infinity ? -L::infinity() : L::lowest();
-}
-template <class C>
-constexpr CarryOf<C> highest() {
-  using L = std::numeric_limits<CarryOf<C>>;
-  return L::has_infinity ? L::infinity() : L::max();
-}
-
-// Sums of floats: within a tile lane by lane in the compute type, across tiles in float64. Integers wrap
-// around.
-template <class C, bool kMean>
-struct Sum {
-  using Carry = CarryOf<C>;
-  static constexpr Carry start() { return 0; }
-  static Carry column(Carry carry, C x) {
-    if constexpr (std::is_integral<C>::value) {
-      return static_cast<Carry>(static_cast<uint64_t>(carry) + static_cast<uint64_t>(x));
-    } else {
-      return carry + static_cast<Carry>(x);
-    }
+    flush();
   }
-  static Carry tile(Carry carry, const C* x, int64_t n) {
-    if constexpr (std::is_same<C, float>::value) {
-      vf a = zero();
-      vf b = zero();
-      int64_t i = 0;
-      for (; i + 2 * W <= n; i += 2 * W) {
-        a += load(x + i);
-        b += load(x + i + W);
+
+  void fold_columns(int64_t chunk, int64_t first, int64_t last) const {
+    alignas(64) C x[kRows * kTile];
+    Carry carry[kParts * kTile];
+    const bool direct = Tiles<C>::direct(in_.dtype) && kept_.step[0] == 1;
+    int64_t r = first;
+    kept_.run(first, last, kTile, [&](const int64_t* at, int64_t count) {
+      for (int p = 0; p < fold_.parts; ++p) {
+        std::fill(carry + p * kTile, carry + p * kTile + count, fold_.start[p]);
       }
-      for (; i < n; i += W) a += n - i >= W ? load(x + i) : load_partial(x + i, n - i);
-      return carry + static_cast<double>(reduce_add(a + b));
-    } else {
-      for (int64_t i = 0; i < n; ++i) carry = column(carry, x[i]);
-      return carry;
+      const C* rows[kRows];
+      int64_t n_rows = 0;
+      int64_t seen = 0;
+      const auto flush = [&] {
+        fold_.columns(carry, rows, n_rows, count, seen, params_);
+        seen += n_rows;
+        n_rows = 0;
+      };
+      gone_.run(chunk_begin(chunk), chunk_end(chunk), 1, [&](const int64_t* step, int64_t) {
+        if (direct) {
+          rows[n_rows] = data_of<C>(in_) + at[0] + step[0];
+        } else {
+          loader_(x + n_rows * kTile, in_.data, at[0] + step[0], kept_.step[0], count);
+          rows[n_rows] = x + n_rows * kTile;
+        }
+        if (++n_rows == kRows) flush();
+      });
+      if (n_rows > 0) flush();
+      keep(chunk, r, carry, count);
+      r += count;
+    });
+  }
+
+  // Keeps the carries of a chunk of results, or makes their values where there is one chunk. Part p of result i
+  // is carry[p * kTile + i].
+  void keep(int64_t chunk, int64_t first, const Carry* carry, int64_t count) const {
+    R values[2][kTile];
+    for (int64_t i = 0; i < count; ++i) {
+      Carry own[kParts];
+      Carry* to = chunks_ > 1 ? carries_ + (chunk * results_ + first + i) * fold_.parts : own;
+      for (int p = 0; p < fold_.parts; ++p) to[p] = carry[p * kTile + i];
+      if (chunks_ > 1) continue;
+      R value[2];
+      fold_.result(own, n_, params_, value);
+      values[0][i] = value[0];
+      values[1][i] = value[1];
+    }
+    if (chunks_ == 1) put(first, values[0], values[1], count);
+  }
+  void put(int64_t first, const R* values, const R* others, int64_t count) const {
+    storer_(values, call_->outputs[0].data, first, 1, count);
+    if (call_->n_outputs > 1) storer_(others, call_->outputs[1].data, first, 1, count);
+  }
+
+  void join_chunks() const {
+    for (int64_t r = 0; r < results_; ++r) {
+      Carry carry[kParts];
+      for (int p = 0; p < fold_.parts; ++p) carry[p] = carries_[r * fold_.parts + p];
+      for (int64_t chunk = 1; chunk < chunks_; ++chunk) {
+        fold_.join(carry, chunk_begin(chunk), carries_ + (chunk * results_ + r) * fold_.parts,
+                   chunk_end(chunk) - chunk_begin(chunk), params_);
+      }
+      R value[2];
+      fold_.result(carry, n_, params_, value);
+      put(r, value, value + 1, 1);
     }
   }
-  static C result(Carry carry, int64_t n) {
-    if (kMean) return static_cast<C>(static_cast<double>(carry) / static_cast<double>(n));
-    return static_cast<C>(carry);
-  }
+
+  const clika_call* call_;
+  const clika_value& in_;
+  const Fold<C>& fold_;
+  const Params& params_;
+  const Reduction split_;
+  const Walk<1> kept_;
+  const Walk<1> gone_;
+  const LoadTile<C> loader_;
+  const StoreTile<R> storer_;
+  const int64_t results_;
+  const int64_t n_;
+  const int64_t chunks_;
+  Carry* carries_ = nullptr;
 };
 
+// Attribute `dims_at` holds the dims.
 template <class C>
-struct Product {
-  using Carry = CarryOf<C>;
-  static constexpr Carry start() { return 1; }
-  static Carry column(Carry carry, C x) {
-    if constexpr (std::is_integral<C>::value) {
-      return static_cast<Carry>(static_cast<uint64_t>(carry) * static_cast<uint64_t>(x));
-    } else {
-      return carry * static_cast<Carry>(x);
-    }
-  }
-  static Carry tile(Carry carry, const C* x, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) carry = column(carry, x[i]);
-    return carry;
-  }
-  static C result(Carry carry, int64_t) { return static_cast<C>(carry); }
-};
-
-// Floats are compared on vectors, with a look for NaN beside.
-template <class C, int kSign>
-struct Extremum {
-  using Carry = CarryOf<C>;
-  static constexpr Carry start() { return kSign > 0 ? lowest<C>() : highest<C>(); }
-  static Carry column(Carry carry, C x) {
-    const Carry y = static_cast<Carry>(x);
-    return carry != carry ? carry : (kSign > 0 ? carry > y : carry < y) ? carry : y;
-  }
-  static Carry tile(Carry carry, const C* x, int64_t n) {
-    int64_t i = 0;
-    if constexpr (std::is_same<C, float>::value) {
-      vf best = splat(static_cast<float>(start()));
-      vi nan = splat_int(0);
-      for (; i + W <= n; i += W) {
-        const vf y = load(x + i);
-        nan |= y != y;
-        best = kSign > 0 ? vmax(y, best) : vmin(y, best);
-      }
-      for (int k = 0; k < W; ++k) {
-        if (nan[k]) return std::numeric_limits<double>::quiet_NaN();
-      }
-      carry = column(carry, kSign > 0 ? reduce_max(best) : reduce_min(best));
-    }
-    for (; i < n; ++i) carry = column(carry, x[i]);
-    return carry;
-  }
-  static C result(Carry carry, int64_t) { return static_cast<C>(carry); }
-};
-
-template <bool kAll>
-struct Truth {
-  static constexpr int64_t start() { return kAll ? 1 : 0; }
-  static int64_t column(int64_t carry, int64_t x) { return kAll ? carry & (x != 0) : carry | (x != 0); }
-  static int64_t tile(int64_t carry, const int64_t* x, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) carry = column(carry, x[i]);
-    return carry;
-  }
-  static int64_t result(int64_t carry, int64_t) { return carry; }
-};
+int32_t reduce(const clika_call* call, const Fold<C>& fold, const Params& params = {}, uint32_t dims_at = 0) {
+  return Reducer<C>(call, call->inputs[0], call->attrs[dims_at], fold, params).run();
+}

@@ -1,4 +1,4 @@
-// softmax and log_softmax along a dimension, in float32. A line's result depends on the line alone.
+// softmax and log_softmax along a dimension, in float32; plain/softmax.cpp has float64. A line's result depends on the line alone.
 #include "level.hpp"
 #include "elementwise.hpp"
 #include "lines.hpp"

@@ -185,15 +185,18 @@ def _gather_cases(make: Make) -> None:
         "strided", make.normal((3, 5), "float32", "transposed"), 1, make.integers(0, 5, (3, 5))
     )
     make.case("empty", make.normal((3, 5)), 1, make.integers(0, 5, (3, 0)))
+    make.case("empty-flat", make.normal((3, 5)), 1, make.integers(0, 5, (0,), "uint8"))
 
 
 def _gather(x: Array, dim: int, index: Array) -> Array:
+    if index.size == 0:
+        return np.zeros(index.shape)
     dim %= x.ndim
     kept = tuple(slice(n) if d != dim else slice(None) for d, n in enumerate(index.shape))
     return np.take_along_axis(x[kept], index, dim)
 
 
-def _sort(x: Array, dim: int, descending: bool) -> tuple[Array, Array]:
+def _sort(x: Array, dim: int, descending: bool, _: bool = False) -> tuple[Array, Array]:
     if x.ndim == 0:
         return x, np.zeros((), np.int64)
     if descending:  # stable and NaN first: sort the reversed tensor upwards and turn both round

@@ -29,6 +29,6 @@ int32_t run(const clika_call* call) {
 }
 
 CLIKA_KERNELS(argmax,
-              Entry("argmax", run<1>).in(F64 | INTS | BOOL).out(I64),
-              Entry("argmin", run<-1>).in(F64 | INTS | BOOL).out(I64))
+              Entry("argmax", run<1>).in(F64 | INTS | BOOL).out(I32 | I64),
+              Entry("argmin", run<-1>).in(F64 | INTS | BOOL).out(I32 | I64))
 #include "level_end.hpp"
