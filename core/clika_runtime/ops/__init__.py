@@ -240,6 +240,12 @@ class Helper:
     def __init__(self, name: str) -> None:
         self.name = name
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Helper) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
 
 def method_record(name: str) -> Record | Helper | None:
     """What is behind the ``Tensor`` method of that name: the record of an operator (also by one of

@@ -78,7 +78,7 @@ def _logspace_front(call: Callable[..., Any]) -> Callable[..., Any]:
 op(
     "linspace",
     doc="""
-    `steps` evenly spaced numbers from start to end, both included.
+    Evenly spaced numbers, `steps` of them, from start to end, both included.
 
     An integer dtype takes start and end towards zero first, and every number too. The second half
     is counted from the end, so that the last number is end itself.
@@ -92,7 +92,7 @@ op(
 op(
     "logspace",
     doc="""
-    `steps` powers of base whose exponents are evenly spaced from start to end: base ** linspace.
+    Powers of base whose exponents are evenly spaced from start to end: base ** linspace(..).
 
     An integer dtype takes start and end towards zero first, and every number too.
     """,
