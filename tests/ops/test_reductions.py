@@ -34,7 +34,8 @@ def spread(name: str) -> Any:
         if unbiased is not None:
             correction = int(unbiased)
         correction = 1 if correction is None else correction
-        with warnings.catch_warnings(action="ignore"):  # torch warns where nothing is left
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns where nothing is left
             return getattr(torch, name)(x, dims(x, dim), correction=correction, keepdim=keep)
 
     return oracle

@@ -15,7 +15,8 @@ from tests.ops.support import check_backend, check_oracle
 def scatter(torch: Any, x: Any, dim: int, index: Any, src: Any, reduce: str) -> Any:
     if reduce == "none":
         return torch.scatter(x, dim, index.long(), src)
-    with warnings.catch_warnings(action="ignore"):  # torch deprecates it
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch deprecates it
         return torch.scatter(x, dim, index.long(), src, reduce=reduce)
 
 
@@ -25,7 +26,8 @@ def index_reduce(
     if how == "sum":  # torch has it under another name
         base = x if include else x.index_fill(dim, index, 0)
         return torch.index_add(base, dim, index, src)
-    with warnings.catch_warnings(action="ignore"):  # torch calls it a beta
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls it a beta
         return torch.index_reduce(x, dim, index, src, how, include_self=include)
 
 

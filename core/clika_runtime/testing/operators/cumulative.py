@@ -114,8 +114,8 @@ def _extreme(sign: int) -> Callable[..., Any]:
                     held == held and (value >= held if sign > 0 else value <= held)
                 ):
                     best = i
-                values[(*at, i)] = lines[at][best]
-                indices[(*at, i)] = best
+                values[at][i] = lines[at][best]
+                indices[at][i] = best
         if x.ndim == 0:
             return values.reshape(()), indices.reshape(())
         return np.moveaxis(values, -1, dim), np.moveaxis(indices, -1, dim)

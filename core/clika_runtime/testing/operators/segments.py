@@ -9,6 +9,7 @@ import numpy as np
 from .._kit import Make, operator
 from .._numpy import Array
 
+_REDUCE: dict[str, Any] = {"max": np.max, "min": np.min, "prod": np.prod}
 _START = {"sum": 0.0, "mean": 0.0, "max": -np.inf, "min": np.inf, "prod": 1.0}
 
 
@@ -30,8 +31,8 @@ def _segments(x: Array, reduce: str, lengths: Any, offsets: Any, axis: int, init
                 elif reduce == "mean" and initial is None:
                     value = value * np.nan
             else:
-                value = {"max": np.max, "min": np.min, "prod": np.prod}[reduce](whole, axis=0)
-            result[(*row, i)] = value
+                value = _REDUCE[reduce](whole, axis=0)
+            result[row][i] = value
     return result
 
 

@@ -152,10 +152,11 @@ operator(
 # ---------------------------------------------------------------- quantiles
 def _quantile(skip: bool) -> Any:
     def reference(x: Array, q: Any, dim: Any, keepdim: bool, interpolation: str) -> Array:
-        function = np.nanquantile if skip else np.quantile
+        function: Any = np.nanquantile if skip else np.quantile
         axis = None if dim is None or x.ndim == 0 else dim
         at = np.asarray(q, np.float64)
-        with warnings.catch_warnings(action="ignore"):  # NumPy tells of slices of NaN
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # NumPy tells of slices of NaN
             return np.asarray(function(x, at, axis, method=interpolation, keepdims=keepdim))
 
     return reference
