@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tests.oracles import opinfo  # noqa: E402
+from tests.oracles import opinfo
 
 
 @pytest.mark.parametrize("name", opinfo.covered())
