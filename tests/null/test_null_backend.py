@@ -84,7 +84,7 @@ def block(recorder: Any, tokens: Any, blocks: int) -> Any:
     lengths = take("lengths", batch, dtype=crt.int32)
     pools = [recorder.state(crt.zeros(blocks, 8, 2, 16, device="null")) for _ in range(2)]
     table_of_angles = crt.zeros(8, device="null")
-    normed = crt.rms_norm(x, crt.ones(64, device="null"))
+    normed = crt.rms_norm(x, 64, crt.ones(64, device="null"))
     q, k, v = crt.split_with_sizes(crt.linear(normed, weight(128, 64)), [64, 32, 32], -1)
     q = crt.rotary(q.reshape(tokens, 4, 16), positions, table_of_angles)
     k = crt.rotary(k.reshape(tokens, 2, 16), positions, table_of_angles)
@@ -93,7 +93,7 @@ def block(recorder: Any, tokens: Any, blocks: int) -> Any:
     seen = crt.paged_attention(q, keys, values, table, starts, lengths, scale=0.25)
     assert tuple(seen.shape) == (tokens, 4, 16)
     out = crt.linear(seen.reshape(tokens, 64), weight(64, 64))
-    x, normed = crt.add_rms_norm(out, x, crt.ones(64, device="null"))
+    normed, x = crt.add_rms_norm(out, x, weight=crt.ones(64, device="null"))
     gate, up = crt.chunk(crt.linear(normed, weight(256, 64)), 2, -1)
     return x + crt.linear(crt.swiglu(gate, up), weight(64, 128))
 

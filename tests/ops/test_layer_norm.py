@@ -10,9 +10,9 @@ from clika_runtime.testing import cases
 from tests.ops.support import check_backend, check_oracle
 
 
-def oracle(torch: Any, input: Any, weight: Any, bias: Any, eps: float) -> Any:
+def oracle(torch: Any, input: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
     weight, bias = (None if value is None else value.float() for value in (weight, bias))
-    row = (input.shape[-1],)
+    row = shape if isinstance(shape, tuple) else (shape,)
     return torch.nn.functional.layer_norm(input.float(), row, weight, bias, eps).to(input.dtype)
 
 

@@ -10,9 +10,9 @@ from clika_runtime.testing import cases
 from tests.ops.support import check_backend, check_oracle
 
 
-def oracle(torch: Any, input: Any, weight: Any, eps: float, offset: float) -> Any:
+def oracle(torch: Any, input: Any, shape: Any, weight: Any, eps: Any, offset: float) -> Any:
     weight = None if weight is None else weight.float() + offset
-    row = (input.shape[-1],)
+    row = shape if isinstance(shape, tuple) else (shape,)
     return torch.nn.functional.rms_norm(input.float(), row, weight, eps).to(input.dtype)
 
 

@@ -139,11 +139,13 @@ class RMSNorm(Module):
         self.weight = declare((normalized_size,), dtype)
 
     def forward(self, x: Any) -> Any:
-        return crt.rms_norm(x, self.weight, eps=self.eps, offset=self.offset)
+        return crt.rms_norm(x, self.normalized_size, self.weight, self.eps, self.offset)
 
     def add(self, x: Any, residual: Any) -> tuple[Any, Any]:
         """``(x + residual, rms_norm(x + residual))`` in one operator."""
-        total, normed = crt.add_rms_norm(x, residual, self.weight, eps=self.eps, offset=self.offset)
+        normed, total = crt.add_rms_norm(
+            x, residual, weight=self.weight, offset=self.offset, eps=self.eps
+        )
         return total, normed
 
     def extra_repr(self) -> str:
@@ -167,7 +169,7 @@ class LayerNorm(Module):
             self.register_parameter("bias", None)
 
     def forward(self, x: Any) -> Any:
-        return crt.layer_norm(x, self.weight, self.bias, eps=self.eps)
+        return crt.layer_norm(x, self.normalized_size, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         return f"{self.normalized_size}, eps={self.eps}"

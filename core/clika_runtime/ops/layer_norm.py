@@ -5,20 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes, ops
-from ._norms import check_row
+from ._norms import check_rows, over_rows
 from ._promotion import FLOATS
-from .record import Meta, op, scalar, tensor
+from .record import Meta, op, scalar, static, tensor
 
 
-def _infer(input: Meta, weight: Meta | None, bias: Meta | None, eps: Any) -> Meta:
-    check_row("layer_norm", input.shape, weight=weight, bias=bias)
+def _infer(
+    input: Meta, normalized_shape: Any, weight: Meta | None, bias: Meta | None, eps: Any
+) -> Meta:
+    check_rows("layer_norm", input, normalized_shape, weight=weight, bias=bias)
     return Meta(input.shape, input.dtype)
 
 
-def _compose(input: Any, weight: Any, bias: Any, eps: float) -> Any:
+def _compose(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
+    over = over_rows(normalized_shape)
     x = ops.cast(input, dtypes.float32)
-    x = ops.sub(x, ops.mean(x, -1, True))
-    x = ops.mul(x, ops.rsqrt(ops.add(ops.mean(ops.square(x), -1, True), eps)))
+    x = ops.sub(x, ops.mean(x, over, True))
+    x = ops.mul(x, ops.rsqrt(ops.add(ops.mean(ops.square(x), over, True), eps)))
     if weight is not None:
         x = ops.mul(x, ops.cast(weight, dtypes.float32))
     if bias is not None:
@@ -29,12 +32,15 @@ def _compose(input: Any, weight: Any, bias: Any, eps: float) -> Any:
 op(
     "layer_norm",
     doc="""
-    (x - mean(x)) / sqrt(var(x) + eps) * weight + bias over the last dim, var with divisor K.
+    (x - mean(x)) / sqrt(var(x) + eps) * weight + bias over the last dims, which are
+    `normalized_shape`; var with their number of elements as divisor.
 
-    input [..., K], weight and bias [K] or None. Computed in float32, rounded once.
+    weight and bias have the shape `normalized_shape`, or are None. Computed in float32, rounded
+    once.
     """,
     args=[
         tensor("input", FLOATS),
+        static("normalized_shape", "ints"),
         tensor("weight", FLOATS, optional=True),
         tensor("bias", FLOATS, optional=True),
         scalar("eps", "float", 1e-5),

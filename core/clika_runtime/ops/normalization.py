@@ -12,6 +12,20 @@ from ._shapes import dim as front
 from ._shapes import fail, text
 from .record import Meta, op, scalar, static, tensor
 
+
+def _entered(input: Meta, *others: Any) -> tuple[Any, ...]:
+    """Numbers of the channels enter in float64 beside a float64 input, else in a shorter dtype."""
+    wide = input.dtype is dtypes.float64
+    entering: list[Any] = [None]
+    for other in others:
+        if other is None:  # an absent tensor
+            entering.append(None)
+        elif isinstance(other, Meta):
+            short = None if other.dtype is not dtypes.float64 else dtypes.float32
+            entering.append(dtypes.float64 if wide else short)
+    return tuple(entering)
+
+
 _FLOAT = [tensor(name, FLOATS, optional=True) for name in ("weight", "bias")]
 _STATISTICS = [tensor(name, FLOATS, optional=True) for name in ("running_mean", "running_var")]
 
@@ -61,6 +75,7 @@ op(
         scalar("eps", "float", 1e-5),
     ],
     infer=_infer_batch,
+    promote=_entered,
     method=False,
     source="Ioffe and Szegedy, Batch Normalization, arXiv:1502.03167",
 )
@@ -111,6 +126,7 @@ op(
         scalar("eps", "float", 1e-5),
     ],
     infer=_infer_instance,
+    promote=_entered,
     method=False,
     source="Ulyanov, Vedaldi and Lempitsky, Instance Normalization, arXiv:1607.08022",
 )
@@ -147,6 +163,7 @@ op(
         scalar("eps", "float", 1e-5),
     ],
     infer=_infer_group,
+    promote=_entered,
     method=False,
     source="Wu and He, Group Normalization, arXiv:1803.08494",
 )

@@ -32,8 +32,8 @@ def _infer_slots(
         )
     if type(length) is int and length < 0:
         fail(name, f"length {length} must not be negative")
-    if block_size < 1:
-        fail(name, f"block_size {block_size} must be at least 1")
+    if not 1 <= block_size < 1 << 31:
+        fail(name, f"block_size {block_size} must be between 1 and 2^31 - 1")
     return Meta((length,), dtypes.int32), Meta((length,), dtypes.int32)
 
 

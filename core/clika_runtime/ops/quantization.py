@@ -22,6 +22,14 @@ def _entered(input: Meta, scale: Any, zero_point: Any, *_: Any) -> tuple[Any, An
     return None, wide, dtypes.int64
 
 
+def _decoded(
+    input: Meta, scale: Meta, zero_point: Meta | None, axis: int, block_size: int, dtype: Any
+) -> tuple[Any, Any, Any]:
+    """The same of codes, whose real numbers have the dtype of the scale, or that of the result."""
+    wide = dtypes.float64 in (scale.dtype, dtype)
+    return None, dtypes.float64 if wide else dtypes.float32, dtypes.int64
+
+
 def _code(name: str, dtype: Any) -> Any:
     if dtype.name not in CODES:
         fail(name, f"dtype must be one of {', '.join(sorted(CODES))}, got {dtype.name}")
@@ -143,7 +151,7 @@ op(
         static("dtype", "dtype", None),
     ],
     infer=_infer_dequantize,
-    promote=_entered,
+    promote=_decoded,
     method=False,
     source=_LINEAR,
 )

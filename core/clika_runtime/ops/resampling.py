@@ -63,6 +63,8 @@ def _infer_interpolate(
     if recompute_scale_factor and size is not None:
         fail(name, "recompute_scale_factor goes with scale_factor, not with size")
     given: Any = size if size is not None else scale_factor
+    if isinstance(given, (int, float)):
+        given = (given,)
     if len(given) == 1:
         given = given * n
     if len(given) != n:

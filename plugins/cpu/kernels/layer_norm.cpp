@@ -1,4 +1,4 @@
-// layer_norm: (x - mean) / sqrt(var + eps) * weight + bias over the last dimension, in float32 with one
+// layer_norm: (x - mean) / sqrt(var + eps) * weight + bias over the last dimensions, in float32 with one
 // rounding.
 #include "level.hpp"
 #include "rows.hpp"
@@ -41,23 +41,23 @@ void norm_row(const T* x, const float* weight, const float* bias, T* out, int64_
   }
 }
 
-// input, weight?, bias?; scalar eps.
+// input, weight?, bias?; attr normalized_shape; scalar eps.
 int32_t run(const clika_call* call) {
-  const clika_value& input = call->inputs[0];
-  const Rows rows(input);
+  const int32_t dims = normalized_dims(call, 0);
+  Joined input;
+  const float* parts[2];
+  if (!input.open(call, call->inputs[0], dims)) return CLIKA_UNAVAILABLE;
+  const Rows rows(input.v);
   const int64_t n = rows.length;
   if (n == 0 || rows.count == 0) return CLIKA_OK;
   const float eps = static_cast<float>(scalar_float(call, 0, 1e-5));
-  const float* parts[2] = {nullptr, nullptr};
   for (uint32_t i = 0; i < 2; ++i) {
-    if (!present(call, i + 1)) continue;
-    parts[i] = float_vector(call, call->inputs[i + 1]);
-    if (parts[i] == nullptr) return CLIKA_UNAVAILABLE;
+    if (!optional_row(call, i + 1, dims, &parts[i])) return CLIKA_UNAVAILABLE;
   }
   bool failed;
   char* scratch = row_scratch(call, rows, 4, &failed);
   if (failed) return CLIKA_UNAVAILABLE;
-  visit_float(input.dtype, [&](auto tag) {
+  visit_float(input.v.dtype, [&](auto tag) {
     using T = decltype(tag);
     T* out = data_of<T>(call->outputs[0]);
     parallel(call, rows.count, std::max<int64_t>(1, 16384 / n),

@@ -54,6 +54,7 @@ CLIKA_INLINE void scale_row(const T* x, const float* weight, T* out, int64_t n, 
 struct Norm {
   int64_t n;
   const float* weight;
+  const float* bias = nullptr;
   float eps;
   float offset;
 
@@ -61,18 +62,12 @@ struct Norm {
   void row(const T* x, T* out) const {
     const float mean = sum_of_squares(x, n) / static_cast<float>(n);
     scale_row(x, weight, out, n, 1.0f / std::sqrt(mean + eps), offset);
+    if (bias == nullptr) return;
+    int64_t i = 0;
+    for (; i + W <= n; i += W) store(out + i, load(out + i) + load(bias + i));
+    if (i < n) store_partial(out + i, load_partial(out + i, n - i) + load_partial(bias + i, n - i), n - i);
   }
 };
-
-int32_t prepare(const clika_call* call, uint32_t weight_index, int64_t n, Norm* norm) {
-  norm->n = n;
-  norm->weight = nullptr;
-  norm->eps = static_cast<float>(scalar_float(call, 0, 1e-6));
-  norm->offset = static_cast<float>(scalar_float(call, 1, 0.0));
-  if (!present(call, weight_index)) return CLIKA_OK;
-  norm->weight = float_vector(call, call->inputs[weight_index]);
-  return norm->weight ? CLIKA_OK : CLIKA_UNAVAILABLE;
-}
 
 template <class T>
 void norm_rows(const clika_call* call, const Rows& rows, char* scratch, const Norm& norm) {
@@ -86,55 +81,82 @@ void norm_rows(const clika_call* call, const Rows& rows, char* scratch, const No
   });
 }
 
-// input, weight?; scalars eps, offset.
+// input, weight?; attr normalized_shape; scalars eps, offset.
 int32_t run_rms_norm(const clika_call* call) {
-  const clika_value& input = call->inputs[0];
-  const Rows rows(input);
+  const int32_t dims = normalized_dims(call, 0);
+  Joined input;
+  if (!input.open(call, call->inputs[0], dims)) return CLIKA_UNAVAILABLE;
+  const Rows rows(input.v);
   if (rows.length == 0 || rows.count == 0) return CLIKA_OK;
   Norm norm;
-  if (prepare(call, 1, rows.length, &norm) != CLIKA_OK) return CLIKA_UNAVAILABLE;
+  norm.n = rows.length;
+  norm.eps = static_cast<float>(scalar_float(call, 0, std::numeric_limits<float>::epsilon()));
+  norm.offset = static_cast<float>(scalar_float(call, 1, 0.0));
+  if (!optional_row(call, 1, dims, &norm.weight)) return CLIKA_UNAVAILABLE;
   bool failed;
   char* scratch = row_scratch(call, rows, 4, &failed);
   if (failed) return CLIKA_UNAVAILABLE;
-  visit_float(input.dtype, [&](auto tag) { norm_rows<decltype(tag)>(call, rows, scratch, norm); });
+  visit_float(input.v.dtype, [&](auto tag) { norm_rows<decltype(tag)>(call, rows, scratch, norm); });
   return CLIKA_OK;
 }
 
+// The sum of two rows and of up to two biases, rounded once.
 template <class T>
-void add_norm_rows(const clika_call* call, const Rows& rows, const Rows& others, char* scratch,
-                   char* other_scratch, const Norm& norm) {
-  T* sums = data_of<T>(call->outputs[0]);
-  T* out = data_of<T>(call->outputs[1]);
-  const int64_t n = rows.length;
-  const int64_t grain = std::max<int64_t>(1, kGrainElements / n);
-  parallel(call, rows.count, grain, [&](int64_t begin, int64_t end, int32_t worker) {
-    for (int64_t r = begin; r < end; ++r) {
-      const T* x = packed_row(rows, r, reinterpret_cast<T*>(scratch) + worker * n);
-      const T* y = packed_row(others, r, reinterpret_cast<T*>(other_scratch) + worker * n);
-      T* sum = sums + r * n;
-      int64_t i = 0;
-      for (; i + W <= n; i += W) store(sum + i, load(x + i) + load(y + i));
-      for (; i < n; ++i) from_float(to_float(x[i]) + to_float(y[i]), sum + i);
-      norm.row(static_cast<const T*>(sum), out + r * n);
+CLIKA_INLINE void add_row(const T* x, const T* y, const float* const* biases, T* sum, int64_t n) {
+  for (int64_t i = 0; i < n; i += W) {
+    const int64_t left = std::min<int64_t>(W, n - i);
+    vf s = left == W ? load(x + i) + load(y + i) : load_partial(x + i, left) + load_partial(y + i, left);
+    for (int k = 0; k < 2; ++k) {
+      if (biases[k] == nullptr) continue;
+      s += left == W ? load(biases[k] + i) : load_partial(biases[k] + i, left);
     }
-  });
+    if (left == W) {
+      store(sum + i, s);
+    } else {
+      store_partial(sum + i, s, left);
+    }
+  }
 }
 
-// input, residual, weight?; scalars eps, offset; outputs the sum (rounded to the dtype) and its norm.
+// input, residual, input_bias?, residual_bias?, weight?, bias?; attr normalized_shape; scalars offset, eps;
+// outputs the norm and the sum, which is rounded to the dtype before it is normalized.
 int32_t run_add_rms_norm(const clika_call* call) {
-  const clika_value& input = call->inputs[0];
-  const Rows rows(input);
-  const Rows others(call->inputs[1]);
-  if (rows.length == 0 || rows.count == 0) return CLIKA_OK;
+  const int32_t dims = normalized_dims(call, 0);
+  Joined input;
+  Joined residual;
+  if (!input.open(call, call->inputs[0], dims)) return CLIKA_UNAVAILABLE;
+  if (!residual.open(call, call->inputs[1], dims)) return CLIKA_UNAVAILABLE;
+  const Rows rows(input.v);
+  const Rows others(residual.v);
+  const int64_t n = rows.length;
+  if (n == 0 || rows.count == 0) return CLIKA_OK;
   Norm norm;
-  if (prepare(call, 2, rows.length, &norm) != CLIKA_OK) return CLIKA_UNAVAILABLE;
+  norm.n = n;
+  norm.offset = static_cast<float>(scalar_float(call, 0, 0.0));
+  norm.eps = static_cast<float>(scalar_float(call, 1, 1e-6));
+  const float* biases[2];
+  if (!optional_row(call, 2, dims, &biases[0]) || !optional_row(call, 3, dims, &biases[1]) ||
+      !optional_row(call, 4, dims, &norm.weight) || !optional_row(call, 5, dims, &norm.bias)) {
+    return CLIKA_UNAVAILABLE;
+  }
   bool failed;
   char* scratch = row_scratch(call, rows, 4, &failed);
   if (failed) return CLIKA_UNAVAILABLE;
   char* other_scratch = row_scratch(call, others, 4, &failed);
   if (failed) return CLIKA_UNAVAILABLE;
-  visit_float(input.dtype, [&](auto tag) {
-    add_norm_rows<decltype(tag)>(call, rows, others, scratch, other_scratch, norm);
+  visit_float(input.v.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    T* normed = data_of<T>(call->outputs[0]);
+    T* sums = data_of<T>(call->outputs[1]);
+    const int64_t grain = std::max<int64_t>(1, kGrainElements / n);
+    parallel(call, rows.count, grain, [&](int64_t begin, int64_t end, int32_t worker) {
+      for (int64_t r = begin; r < end; ++r) {
+        const T* x = packed_row(rows, r, reinterpret_cast<T*>(scratch) + worker * n);
+        const T* y = packed_row(others, r, reinterpret_cast<T*>(other_scratch) + worker * n);
+        add_row(x, y, biases, sums + r * n, n);
+        norm.row(static_cast<const T*>(sums + r * n), normed + r * n);
+      }
+    });
   });
   return CLIKA_OK;
 }

@@ -59,6 +59,70 @@ inline char* row_scratch(const clika_call* call, const Rows& rows, size_t elemen
   return scratch;
 }
 
+// A tensor whose last `dims` dimensions are one: its own memory where they are evenly spaced, else a copy. An
+// attribute with a list of sizes says how many there are, an absent one stands for 1.
+inline int32_t normalized_dims(const clika_call* call, uint32_t i) {
+  return i < call->n_attrs && call->attrs[i].kind == CLIKA_ATTR_INTS ? call->attrs[i].n : 1;
+}
+struct Joined {
+  clika_value v;
+  int64_t shape[CLIKA_MAX_RANK];
+  int64_t strides[CLIKA_MAX_RANK];
+
+  // False after a failed allocation.
+  bool open(const clika_call* call, const clika_value& from, int32_t dims) {
+    v = from;
+    if (dims <= 1 || from.rank == 0) return true;
+    const int32_t kept = from.rank - dims;
+    int64_t length = 1;
+    int64_t step = 1;
+    bool even = true;
+    for (int32_t d = from.rank - 1; d >= kept; --d) {
+      if (from.shape[d] == 1) continue;
+      if (length == 1) step = from.strides[d];
+      even = even && from.strides[d] == step * length;
+      length *= from.shape[d];
+    }
+    if (!even) {
+      const int64_t size = from.dtype == CLIKA_FLOAT32 ? 4 : 2;
+      v.data = call->core->scratch(call, static_cast<size_t>(elements(from) * size));
+      if (v.data == nullptr) return false;
+      int64_t stride = 1;
+      for (int32_t d = from.rank - 1; d >= 0; --d) {
+        strides[d] = stride;
+        stride *= from.shape[d];
+      }
+      clika_value to = v;
+      to.strides = strides;
+      copy_strided(to, from, size);
+      step = 1;
+    }
+    for (int32_t d = 0; d < kept; ++d) {
+      shape[d] = from.shape[d];
+      if (even) strides[d] = from.strides[d];
+    }
+    shape[kept] = length;
+    strides[kept] = step;
+    v.rank = kept + 1;
+    v.shape = shape;
+    v.strides = strides;
+    return true;
+  }
+  static void copy_strided(const clika_value& to, const clika_value& from, int64_t size) {
+    const int64_t n = elements(from);
+    for (int64_t i = 0; i < n; ++i) {
+      int64_t rest = i;
+      int64_t at = 0;
+      for (int32_t d = from.rank - 1; d >= 0; --d) {
+        at += rest % from.shape[d] * from.strides[d];
+        rest /= from.shape[d];
+      }
+      std::memcpy(static_cast<char*>(to.data) + i * size, static_cast<const char*>(from.data) + at * size,
+                  static_cast<size_t>(size));
+    }
+  }
+};
+
 // A vector (rank 1) as floats in one piece: its own bytes where they are, else a converted copy in
 // scratch. Null when scratch could not be had.
 inline const float* float_vector(const clika_call* call, const clika_value& v) {
@@ -72,4 +136,15 @@ inline const float* float_vector(const clika_call* call, const clika_value& v) {
     for (int64_t i = 0; i < n; ++i) copy[i] = to_float(p[i * step]);
   });
   return copy;
+}
+
+// The optional input i, which has the normalized dimensions, as floats in one piece. False after a failed
+// allocation.
+inline bool optional_row(const clika_call* call, uint32_t i, int32_t dims, const float** row) {
+  *row = nullptr;
+  if (!present(call, i)) return true;
+  Joined joined;
+  if (!joined.open(call, call->inputs[i], dims)) return false;
+  *row = float_vector(call, joined.v);
+  return *row != nullptr;
 }

@@ -70,8 +70,12 @@ def test_add_rms_norm_is_add_and_norm_to_the_bit(level, dtype):
         rand(5, 70, dtype=dtype, seed=1),
         rand(70, dtype=dtype, seed=2),
     )
-    total, norm = cpu(
-        "add_rms_norm", [x, r, w], [torch.zeros_like(x), torch.zeros_like(x)], scalars=[1e-5, 0.0]
+    norm, total = cpu(
+        "add_rms_norm",
+        [x, r, None, None, w, None],
+        [torch.zeros_like(x), torch.zeros_like(x)],
+        attrs=[None],
+        scalars=[0.0, 1e-5],
     )
     assert torch.equal(total, x + r)
     (want,) = cpu("rms_norm", [total, w], [torch.zeros_like(x)], scalars=[1e-5, 0.0])
@@ -190,7 +194,11 @@ def test_rotary_of_strided_heads_and_several_axes(level):
 # ---------------------------------------------------------------- bits
 CASES = {
     "rms_norm": lambda x: ([x, rand(x.shape[-1], seed=3)], [], [1e-6, 0.0]),
-    "add_rms_norm": lambda x: ([x, x * 0.5, rand(x.shape[-1], seed=3)], [], [1e-6, 0.0]),
+    "add_rms_norm": lambda x: (
+        [x, x * 0.5, None, None, rand(x.shape[-1], seed=3), None],
+        [None],
+        [0.0, 1e-6],
+    ),
     "layer_norm": lambda x: ([x, rand(x.shape[-1], seed=3), None], [], [1e-6]),
     "softmax": lambda x: ([x], [-1], []),
     "log_softmax": lambda x: ([x], [-1], []),

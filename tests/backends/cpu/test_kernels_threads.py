@@ -18,10 +18,10 @@ tensor = lambda *shape: crt.tensor(g.standard_normal(shape).astype(np.float32))
 ints = lambda x: crt.tensor(np.asarray(x, np.int32))
 x, w = tensor(200, 576), tensor(576)
 results = [
-    ops.rms_norm(x, w),
+    ops.rms_norm(x, 576, w),
     ops.softmax(x, -1),
     ops.swiglu(x, x),
-    ops.layer_norm(x, w, w),
+    ops.layer_norm(x, 576, w, w),
     ops.matmul(x, tensor(576, 300)),
     ops.rotary(tensor(300, 9, 64), ints(range(300)), tensor(32)),
     ops.sum(tensor(300, 700), 1),

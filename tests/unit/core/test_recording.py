@@ -206,7 +206,7 @@ def test_scalars_arrive_with_the_run() -> None:
     g = GraphRecorder()
     x = g.input("x", (1, 2), crt.float32)
     eps = g.scalar("eps")
-    plan = g.compile(crt.rms_norm(x, None, eps))
+    plan = g.compile(crt.rms_norm(x, 2, None, eps))
     given = crt.tensor([[3.0, 3.0]])
     assert plan.run([given], {"eps": 0.0})[0, 0].item() == pytest.approx(1.0)
     assert plan.run([given], {"eps": 27.0})[0, 0].item() == pytest.approx(0.5)

@@ -91,12 +91,12 @@ EXAMPLES: dict[str, str] = {
     "linear": "crt.linear(crt.tensor([[1.0, 2.0]]), crt.tensor([[3.0, 4.0], [5.0, 6.0]]))",
     "embedding": "crt.embedding(crt.tensor([[1.0, 2.0], [3.0, 4.0]]), crt.tensor([1, 0]))",
     "dequantize": "crt.dequantize(crt.ones(1, 3, dtype=crt.bfloat16))",
-    "rms_norm": "crt.rms_norm(crt.tensor([[3.0, 4.0]]), crt.tensor([1.0, 2.0]))",
+    "rms_norm": "crt.rms_norm(crt.tensor([[3.0, 4.0]]), 2, crt.tensor([1.0, 2.0]))",
     "add_rms_norm": (
-        "total, normed = crt.add_rms_norm(crt.tensor([[1.0, 2.0]]), crt.tensor([[2.0, 2.0]]))\n"
+        "normed, total = crt.add_rms_norm(crt.tensor([[1.0, 2.0]]), crt.tensor([[2.0, 2.0]]))\n"
         "total"
     ),
-    "layer_norm": "crt.layer_norm(crt.tensor([[1.0, 2.0, 3.0]]))",
+    "layer_norm": "crt.layer_norm(crt.tensor([[1.0, 2.0, 3.0]]), 3)",
     "rotary": (
         "x = crt.tensor([1.0, 2.0, 0.0, 0.0]).reshape(1, 1, 4)\n"
         "crt.rotary(x, crt.tensor([1]), crt.tensor([1.0, 0.01]))"

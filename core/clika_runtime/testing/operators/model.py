@@ -13,54 +13,88 @@ from .._numpy import Array
 _KINDS = ("float32", "bfloat16")
 
 
-def _rms_norm(x: Array, weight: Any, eps: float, offset: float) -> Array:
-    scaled = x / np.sqrt(np.mean(np.square(x), -1, keepdims=True) + eps)
+def _over(normalized_shape: Any) -> tuple[int, ...]:
+    """The dims that a norm goes over."""
+    n = len(normalized_shape) if isinstance(normalized_shape, tuple) else 1
+    return tuple(range(-n, 0))
+
+
+def _rms_norm(x: Array, shape: Any, weight: Any, eps: float | None, offset: float) -> Array:
+    mean = np.mean(np.square(x), _over(shape), keepdims=True)
+    scaled = x / np.sqrt(mean + (2.0**-23 if eps is None else eps))
     return scaled if weight is None else scaled * (offset + weight)
 
 
 def _rms_norm_cases(make: Make) -> None:
     for dtype in _KINDS:
         x = make.normal((5, 67), dtype, scale=2)
-        make.case(dtype, x, make.uniform(0.5, 1.5, (67,), dtype))
-        make.case(f"{dtype}-plain", x, None, 1e-5)
-        make.case(f"{dtype}-offset", x, make.normal((67,), scale=0.2), 1e-6, 1.0)
-        make.case(f"{dtype}-heads", make.normal((3, 4, 16), dtype), make.normal((16,)), 1e-6)
-    make.case("f32-weight", make.normal((2, 33), "bfloat16"), make.uniform(0.5, 1.5, (33,)))
-    make.case("small", make.normal((2, 32), scale=1e-4), make.normal((32,)), 1e-5)
-    make.case("strided", make.normal((9, 8), "float32", "transposed"), make.normal((8,)))
-    make.case("row", make.normal((48,)), make.normal((48,)))
-    make.case("empty", make.normal((0, 16)), make.normal((16,)))
+        make.case(dtype, x, 67, make.uniform(0.5, 1.5, (67,), dtype), 1e-6)
+        make.case(f"{dtype}-plain", x, (67,), None, 1e-5)
+        make.case(f"{dtype}-offset", x, 67, make.normal((67,), scale=0.2), 1e-6, 1.0)
+        heads = make.normal((3, 4, 16), dtype)
+        make.case(f"{dtype}-heads", heads, 16, make.normal((16,)), 1e-6)
+        make.case(f"{dtype}-dims", heads, (4, 16), make.normal((4, 16)), 1e-6)
+    make.case("f32-weight", make.normal((2, 33), "bfloat16"), 33, make.uniform(0.5, 1.5, (33,)))
+    make.case("small", make.normal((2, 32), scale=1e-4), 32, make.normal((32,)), 1e-5)
+    make.case("strided", make.normal((9, 8), "float32", "transposed"), 8, make.normal((8,)))
+    turned = make.normal((3, 4, 5), "float32", "transposed")
+    make.case("strided-dims", turned, (4, 5), make.normal((4, 5), "float32", "transposed"))
+    make.case("whole", make.normal((3, 4), "float32", "stepped"), (3, 4))
+    make.case("row", make.normal((48,)), 48, make.normal((48,)))
+    make.case("empty", make.normal((0, 16)), 16, make.normal((16,)))
 
 
 operator("rms_norm", _rms_norm, _rms_norm_cases, float32=(16, 0), narrow=(1, 0))
 
 
-def _add_rms_norm(x: Array, residual: Array, weight: Any, eps: float, offset: float) -> Any:
+def _add_rms_norm(
+    x: Array,
+    residual: Array,
+    input_bias: Any,
+    residual_bias: Any,
+    shape: Any,
+    offset: float | None,
+    weight: Any,
+    bias: Any,
+    eps: float,
+) -> Any:
     total = x + residual
-    return total, _rms_norm(total, weight, eps, offset)
+    for other in (input_bias, residual_bias):
+        total = total if other is None else total + other
+    normed = _rms_norm(total, shape, weight, eps, offset or 0.0)
+    return normed if bias is None else normed + bias, total
 
 
 def _add_rms_norm_cases(make: Make) -> None:
     for dtype in _KINDS:
         x, residual = make.normal((5, 67), dtype), make.normal((5, 67), dtype)
-        make.case(dtype, x, residual, make.uniform(0.5, 1.5, (67,), dtype))
-        make.case(f"{dtype}-offset", x, residual, make.normal((67,), scale=0.2), 1e-6, 1.0)
-    make.case("plain", make.normal((3, 4, 32)), make.normal((3, 4, 32)), None, 1e-5)
+        weight = make.uniform(0.5, 1.5, (67,), dtype)
+        make.case(dtype, x, residual, None, None, (67,), None, weight)
+        small = make.normal((67,), scale=0.2)
+        make.case(f"{dtype}-offset", x, residual, None, None, None, 1.0, small)
+        rows = [make.normal((67,), dtype) for _ in range(3)]
+        make.case(f"{dtype}-biases", x, residual, *rows[:2], 67, 0.0, weight, rows[2], 1e-5)
+    x, residual = make.normal((3, 4, 32)), make.normal((3, 4, 32))
+    make.case("plain", x, residual, None, None, None, None, None, None, 1e-5)
+    make.case("dims", x, residual, None, None, (4, 32), None, make.normal((4, 32)))
     make.case(
         "strided",
         make.normal((9, 8), "float32", "transposed"),
         make.normal((9, 8)),
+        *(None, None, 8, None),
         make.normal((8,)),
     )
-    make.case("empty", make.normal((0, 16)), make.normal((0, 16)), make.normal((16,)))
+    empty = make.normal((0, 16)), make.normal((0, 16))
+    make.case("empty", *empty, None, None, 16, None, make.normal((16,)))
 
 
 operator("add_rms_norm", _add_rms_norm, _add_rms_norm_cases, float32=(16, 1), narrow=(2, 1))
 
 
-def _layer_norm(x: Array, weight: Any, bias: Any, eps: float) -> Array:
-    centered = x - np.mean(x, -1, keepdims=True)
-    result = centered / np.sqrt(np.mean(np.square(centered), -1, keepdims=True) + eps)
+def _layer_norm(x: Array, shape: Any, weight: Any, bias: Any, eps: float) -> Array:
+    over = _over(shape)
+    centered = x - np.mean(x, over, keepdims=True)
+    result = centered / np.sqrt(np.mean(np.square(centered), over, keepdims=True) + eps)
     result = result if weight is None else result * weight
     return result if bias is None else result + bias
 
@@ -69,12 +103,17 @@ def _layer_norm_cases(make: Make) -> None:
     for dtype in _KINDS:
         x = make.normal((5, 67), dtype, scale=2)
         weight, bias = make.uniform(0.5, 1.5, (67,), dtype), make.normal((67,), dtype)
-        make.case(dtype, x, weight, bias)
-        make.case(f"{dtype}-plain", x, None, None, 1e-6)
-        make.case(f"{dtype}-weight", x, weight)
-    make.case("shifted", make.uniform(9, 11, (3, 64)), make.normal((64,)), make.normal((64,)))
-    make.case("strided", make.normal((9, 8), "float32", "transposed"), make.normal((8,)))
-    make.case("empty", make.normal((0, 16)), make.normal((16,)))
+        make.case(dtype, x, 67, weight, bias)
+        make.case(f"{dtype}-plain", x, (67,), None, None, 1e-6)
+        make.case(f"{dtype}-weight", x, 67, weight)
+        dims = make.normal((2, 3, 4), dtype)
+        make.case(f"{dtype}-dims", dims, (3, 4), make.normal((3, 4)), make.normal((3, 4)))
+    far = make.uniform(9, 11, (3, 64))
+    make.case("shifted", far, 64, make.normal((64,)), make.normal((64,)))
+    make.case("strided", make.normal((9, 8), "float32", "transposed"), 8, make.normal((8,)))
+    turned = make.normal((3, 4, 5), "float32", "transposed")
+    make.case("strided-dims", turned, (4, 5), make.normal((4, 5), "float32", "stepped"))
+    make.case("empty", make.normal((0, 16)), 16, make.normal((16,)))
 
 
 operator("layer_norm", _layer_norm, _layer_norm_cases, float32=(16, 32), narrow=(1, 0.5))
