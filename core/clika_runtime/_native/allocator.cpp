@@ -10,6 +10,7 @@
 #include <malloc.h>
 #else
 #include <sys/mman.h>
+#include <unistd.h>
 #endif
 
 // Under AddressSanitizer idle blocks and the rests of blocks are closed to the program.
@@ -70,6 +71,17 @@ size_t small_bytes(size_t index) noexcept {
 // ---------------------------------------------------------------- the system's memory
 #if !defined(_WIN32)
 constexpr size_t kMapped = kMiB;  // blocks of this size and more come from mmap
+
+// The machine's memory. A system that promises more than it has would give any block, and end the process that
+// writes to it.
+size_t physical_bytes() noexcept {
+  static const size_t bytes = [] {
+    const long pages = sysconf(_SC_PHYS_PAGES);
+    const long page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? static_cast<size_t>(pages) * static_cast<size_t>(page) : kTooMuch;
+  }();
+  return bytes;
+}
 #endif
 
 void* host_allocate(int32_t, size_t bytes, clika_stream) {
@@ -80,6 +92,7 @@ void* host_allocate(int32_t, size_t bytes, clika_stream) {
     void* data = nullptr;
     return posix_memalign(&data, kAlign, bytes) == 0 ? data : nullptr;
   }
+  if (bytes > physical_bytes()) return nullptr;
   // Huge pages need whole ones: map more, then give back what stands over on both sides.
   const size_t extra = bytes >= 2 * kHugePage ? kHugePage : 0;
   void* mapped = mmap(nullptr, bytes + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
