@@ -1,0 +1,53 @@
+// linear over IQ1_M: value = d / 8 * (2 scale + 1) * (8 q - 8 + shift) with q in 0 .. 2, in sub-blocks of 16.
+#include <cinttypes>
+#include <cstdarg>
+#include <cstdio>
+#include <type_traits>
+
+#include "level.hpp"
+
+#include "blocks.hpp"
+#include "linear_lanes.hpp"
+#include "pack.hpp"
+#include "quantize_activations.hpp"
+#include "linear.hpp"
+#include "linear_codes.hpp"
+
+constexpr auto kPoints = in_halves(kGridIQ1);
+
+struct FormatIQ1_M {
+  using Block = BlockIQ1_M;
+  static constexpr Codes kCodes = Codes::kUnsigned;
+  static constexpr int kHalves = 2;
+  static constexpr int kOffset = 9;
+  static constexpr bool kMinimum = false;
+  const uint8_t* column;
+  vf d;
+
+  CLIKA_INLINE explicit FormatIQ1_M(const uint8_t* packed)
+      : column(packed), d(block_scale(packed) * 0.125f) {}
+  CLIKA_INLINE vu codes(int part, int j) const {
+    const vu low = (word_of_run(column, 0, part) >> (j / 2 * 8)) & 255u;
+    const vu high = word_of_run(column, 32, part / 2) >> (part % 2 * 16 + j / 2 * 4);
+    const vu point = gather(kPoints.word, low | (high & 7u) << 8);
+    const vu shift = (high & 8u) == 0u ? vu{} + 0x02020202u : vu{};
+    return ((j % 2 == 0 ? low_halves(point) : high_halves(point)) << 3) + shift;
+  }
+  CLIKA_INLINE vf scale(int part, int half) const {
+    const vu number = word_of_run(column, 48, part / 4) >> (part / 2 % 2 * 16 + part % 2 * 6 + half * 3);
+    return d * whole(2u * (number & 7u) + 1u);
+  }
+
+  // The float16 of the block is the top four bits of four numbers.
+  static CLIKA_INLINE vf block_scale(const uint8_t* packed) {
+    const vu first = word_of_run(packed, 48, 0);
+    const vu second = word_of_run(packed, 48, 1);
+    const vh bits = __builtin_convertvector((first >> 12 & 0xfu) | (first >> 24 & 0xf0u) |
+                                                (second >> 4 & 0xf00u) | (second >> 16 & 0xf000u),
+                                            vh);
+    return load_halves(reinterpret_cast<const uint8_t*>(&bits));
+  }
+};
+
+CLIKA_LINEAR(iq1_m, IQ1_M)
+#include "level_end.hpp"
