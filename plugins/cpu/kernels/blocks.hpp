@@ -1,4 +1,4 @@
-// The block layouts of GGUF weights: the only place in the CPU backend that knows them. Included after
+// The block layouts of packed weights: the only place in the CPU backend that knows them. Included after
 // level.hpp. A row of K columns is its blocks one after the other; a weight is its rows. Fields stand as ggml
 // writes them, little endian and without padding; a block may lie at any address.
 // parts.hpp takes the blocks apart.
@@ -152,16 +152,60 @@ struct BlockIQ1_M {  // the same, in sub-blocks of 16, a shift for each point
   uint8_t h[16];       // of point 2 j in the low half of byte j: bits 8 .. 10, then shift < 0
   uint16_t scales[4];  // four scales of three bits, and four bits of d on top
 };
+// Forms of our own.
+struct BlockMXFP4_E8M0 {  // value = 2^(e - 128) * kFloat4[q]
+  static constexpr int kColumns = 32;
+  uint8_t q[16];  // column 2 i in the low half of byte i, column 2 i + 1 in the high half
+  uint8_t e;      // 255: not a number
+};
+struct BlockNVFP4_E4M3 {  // value = d * scale * kFloat4[q], in sub-blocks of 16
+  static constexpr int kColumns = 64;
+  float d;
+  uint8_t scales[4];  // float8, e4m3, without a sign
+  uint8_t q[32];      // as in MXFP4_E8M0
+};
+struct BlockNF4 {  // value = d * kNormal4[q]
+  static constexpr int kColumns = 64;
+  float d;
+  uint8_t q[32];  // column 2 i in the high half of byte i, column 2 i + 1 in the low half
+};
+struct BlockFP8_E4M3 {  // value = d * q
+  static constexpr int kColumns = 32;
+  float d;
+  uint8_t q[32];
+};
+struct BlockFP8_E5M2 {  // value = d * q
+  static constexpr int kColumns = 32;
+  float d;
+  uint8_t q[32];
+};
+struct BlockINT4_G32 {  // value = d * q + m
+  static constexpr int kColumns = 32;
+  float d;
+  float m;
+  uint8_t q[16];  // as in Q4_0
+};
+struct BlockINT4_G128 {  // the same
+  static constexpr int kColumns = 128;
+  float d;
+  float m;
+  uint8_t q[64];  // columns 32 n + i: as in Q4_0, from byte 16 n on
+};
+struct BlockINT8_G32 {  // value = d * q
+  static constexpr int kColumns = 32;
+  float d;
+  int8_t q[32];
+};
 
 #define CLIKA_X(name, number, columns, bytes)                                        \
   static_assert(Block##name::kColumns == columns && sizeof(Block##name) == bytes, \
                 "as plugin.h declares the scheme");
-CLIKA_GGUF_SCHEMES(CLIKA_X)
+CLIKA_SCHEMES(CLIKA_X)
 #undef CLIKA_X
 
 // The mask of all quantized schemes, for a kernel's entry.
 #define CLIKA_X(name, number, columns, bytes) | CLIKA_BIT(number)
-constexpr uint64_t kQuantized = 0 CLIKA_GGUF_SCHEMES(CLIKA_X);
+constexpr uint64_t kQuantized = 0 CLIKA_SCHEMES(CLIKA_X);
 #undef CLIKA_X
 
 // Calls body with a null pointer to the block type of a scheme.
@@ -170,7 +214,7 @@ inline void with_block(int32_t scheme, const Body& body) {
   switch (scheme) {
 #define CLIKA_X(name, number, columns, bytes) \
   case number: body(static_cast<Block##name*>(nullptr)); break;
-    CLIKA_GGUF_SCHEMES(CLIKA_X)
+    CLIKA_SCHEMES(CLIKA_X)
 #undef CLIKA_X
     default: break;
   }

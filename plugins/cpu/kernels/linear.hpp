@@ -136,7 +136,8 @@ inline int64_t piece(const clika_call* call, int64_t units, double cost) {
 // pack.hpp) and gives its values in parts of 32 columns, a row to a lane:
 //
 //   Block                 the published block; a block has kColumns columns
-//   kCodes                what codes() gives, see Codes
+//   kCodes                what codes() gives, see Codes; with kFloats a format has number(words, c), the float
+//                         of byte c of every lane, and the fast mode is the exact one
 //   kHalves               1: a part has one scale; 2: each of its halves of 16 columns has its own
 //   kOffset, kMinimum     value = scale * (code - kOffset), or scale * code + minimum
 //   codes(part, j)        columns 4 j .. 4 j + 3 of the part, j in 0 .. 7
@@ -152,9 +153,13 @@ constexpr int kParts = Format::Block::kColumns / kBlock;
 // Four products' worth of the exact values of a part: column 4 j + c.
 template <class Format>
 CLIKA_INLINE vf value_of(vu words, int c, vf scale, vf minimum) {
-  const vi code = Format::kCodes == Codes::kSigned ? signed_byte(words, c) : unsigned_byte(words, c);
-  if constexpr (Format::kMinimum) return fma(scale, to_floats(code), minimum);
-  return scale * to_floats(Format::kOffset == 0 ? code : code - Format::kOffset);
+  if constexpr (Format::kCodes == Codes::kFloats) {
+    return scale * Format::number(words, c);
+  } else {
+    const vi code = Format::kCodes == Codes::kSigned ? signed_byte(words, c) : unsigned_byte(words, c);
+    if constexpr (Format::kMinimum) return fma(scale, to_floats(code), minimum);
+    return scale * to_floats(Format::kOffset == 0 ? code : code - Format::kOffset);
+  }
 }
 template <class Format>
 CLIKA_INLINE vf minimum_of(const Format& format, int part, int half) {
@@ -524,7 +529,9 @@ int32_t linear_quantized(const clika_call* call) {
                   "linear: the weight is packed in groups of %d rows, this level reads %d",
                   static_cast<int>(layout), kGroup);
   }
-  if (attr_int(call, 0, 0) == 1) return run_fast<Format>(p);
+  if constexpr (Format::kCodes != Codes::kFloats) {
+    if (attr_int(call, 0, 0) == 1) return run_fast<Format>(p);
+  }
   const QuantizedSource<Format> source = {static_cast<const uint8_t*>(p.weight->data), p.n,
                                           p.k / Format::Block::kColumns, layout == CLIKA_LAYOUT_PUBLISHED};
   return run_exact(p, source);

@@ -30,6 +30,7 @@ enum class Codes {
   kNibbles,   // 0 .. 15
   kUnsigned,  // 0 .. 127
   kSigned,    // -128 .. 127
+  kFloats,    // bytes that stand for floats: no integer products
 };
 
 // How the 32 activation codes q = 256 * high + low of a token are stored.

@@ -47,6 +47,14 @@ CLIKA_PACKING(IQ3_XXS, {2, 4, 16}, {66, 4, 8}, {0, 2, 1})                       
 CLIKA_PACKING(IQ3_S, {2, 4, 16}, {74, 4, 8}, {66, 4, 2}, {106, 4, 1}, {0, 2, 1})  // q, signs, h, scales, d
 CLIKA_PACKING(IQ1_S, {2, 4, 8}, {34, 4, 4}, {0, 2, 1})                            // q, h, d
 CLIKA_PACKING(IQ1_M, {0, 4, 8}, {32, 4, 4}, {48, 4, 2})                           // q, h, scales
+CLIKA_PACKING(MXFP4_E8M0, {0, 4, 4}, {16, 1, 1})                                  // q, e
+CLIKA_PACKING(NVFP4_E4M3, {8, 4, 8}, {4, 4, 1}, {0, 4, 1})                        // q, scales, d
+CLIKA_PACKING(NF4, {4, 4, 8}, {0, 4, 1})                                          // q, d
+CLIKA_PACKING(FP8_E4M3, {4, 4, 8}, {0, 4, 1})                                     // q, d
+CLIKA_PACKING(FP8_E5M2, {4, 4, 8}, {0, 4, 1})                                     // q, d
+CLIKA_PACKING(INT4_G32, {8, 4, 4}, {0, 4, 2})                                     // q, d and m
+CLIKA_PACKING(INT4_G128, {8, 4, 16}, {0, 4, 2})                                   // q, d and m
+CLIKA_PACKING(INT8_G32, {4, 4, 8}, {0, 4, 1})                                     // q, d
 #undef CLIKA_PACKING
 
 // Whether the runs of a block add up to it.
@@ -58,7 +66,7 @@ constexpr bool packs_whole() {
 }
 #define CLIKA_X(name, number, columns, bytes) \
   static_assert(packs_whole<Block##name>(), "the runs are the whole block");
-CLIKA_GGUF_SCHEMES(CLIKA_X)
+CLIKA_SCHEMES(CLIKA_X)
 #undef CLIKA_X
 
 inline int64_t group_count(int64_t rows, int64_t group) { return (rows + group - 1) / group; }

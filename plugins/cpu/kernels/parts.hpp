@@ -34,6 +34,33 @@ CLIKA_INLINE float half_float8(uint8_t x) {
   return (8.0f + mantissa) * float_of(static_cast<uint32_t>(exponent + 116) << 23);
 }
 
+// 2^(e - 128) of an E8M0, whose 255 is no number.
+CLIKA_INLINE float half_e8m0(uint8_t e) {
+  return e == 255 ? std::numeric_limits<float>::quiet_NaN() : half_power(e);
+}
+// float8: 4 bits of exponent and 3 of mantissa, without infinities; 5 and 2, the upper half of a float16.
+CLIKA_INLINE float float8_e4m3(uint8_t x) {
+  if ((x & 0x7f) == 0x7f) return std::numeric_limits<float>::quiet_NaN();
+  const float magnitude = 2.0f * half_float8(x & 0x7f);
+  return x & 0x80 ? -magnitude : magnitude;
+}
+CLIKA_INLINE float float8_e5m2(uint8_t x) { return to_float(f16{static_cast<uint16_t>(x << 8)}); }
+
+// NF4: quantiles of the normal distribution (Dettmers et al., QLoRA, arXiv:2305.14314, appendix E).
+alignas(64) constexpr float kNormal4[16] = {
+    -1.0f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f,
+    -0.28444138169288635f, -0.18477343022823334f, -0.09105003625154495f, 0.0f,
+    0.07958029955625534f, 0.16093020141124725f, 0.24611230194568634f, 0.33791524171829224f,
+    0.44070982933044434f, 0.5626170039176941f, 0.7229568362236023f, 1.0f};
+
+// Two codes to a byte, neighbours: the even column in the low half.
+template <int N>
+CLIKA_INLINE void split_neighbours(const uint8_t* q, int8_t* code) {
+  for (int i = 0; i < N; ++i) {
+    code[2 * i] = static_cast<int8_t>(q[i] & 15);
+    code[2 * i + 1] = static_cast<int8_t>(q[i] >> 4);
+  }
+}
 // Two codes to a byte: column i in the low half of byte i, column N + i in the high half.
 template <int N>
 CLIKA_INLINE void split_halves(const uint8_t* q, int8_t* code) {
@@ -150,6 +177,34 @@ inline auto split(const BlockNVFP4& b) {
     split_halves<8>(b.q + 8 * j, out.code + 16 * j);
   }
   look_up<64>(kFloat4, out.code);
+  return out;
+}
+inline auto split(const BlockMXFP4_E8M0& b) {
+  Parts<32, 32> out = {{half_e8m0(b.e)}, {}, {}};
+  split_neighbours<16>(b.q, out.code);
+  look_up<32>(kFloat4, out.code);
+  return out;
+}
+inline auto split(const BlockNVFP4_E4M3& b) {
+  Parts<64, 16> out;
+  for (int j = 0; j < 4; ++j) out.scale[j] = b.d * (0.5f * float8_e4m3(b.scales[j] & 0x7f));
+  split_neighbours<32>(b.q, out.code);
+  look_up<64>(kFloat4, out.code);
+  return out;
+}
+inline auto split(const BlockINT4_G32& b) {
+  Parts<32, 32> out = {{b.d}, {-b.m}, {}};
+  split_halves<16>(b.q, out.code);
+  return out;
+}
+inline auto split(const BlockINT4_G128& b) {
+  Parts<128, 128> out = {{b.d}, {-b.m}, {}};
+  for (int n = 0; n < 4; ++n) split_halves<16>(b.q + 16 * n, out.code + 32 * n);
+  return out;
+}
+inline auto split(const BlockINT8_G32& b) {
+  Parts<32, 32> out = {{b.d}, {}, {}};
+  std::memcpy(out.code, b.q, 32);
   return out;
 }
 inline auto split(const BlockQ2_K& b) {
@@ -330,4 +385,17 @@ CLIKA_INLINE void join(const Parts<C, S>& parts, float* out) {
 template <class Block>
 inline void decode(const Block& block, float* out) {
   join(split(block), out);
+}
+// Codes that are not whole numbers.
+inline void decode(const BlockNF4& b, float* out) {
+  for (int i = 0; i < 32; ++i) {
+    out[2 * i] = b.d * kNormal4[b.q[i] >> 4];
+    out[2 * i + 1] = b.d * kNormal4[b.q[i] & 15];
+  }
+}
+inline void decode(const BlockFP8_E4M3& b, float* out) {
+  for (int i = 0; i < 32; ++i) out[i] = b.d * float8_e4m3(b.q[i]);
+}
+inline void decode(const BlockFP8_E5M2& b, float* out) {
+  for (int i = 0; i < 32; ++i) out[i] = b.d * float8_e5m2(b.q[i]);
 }

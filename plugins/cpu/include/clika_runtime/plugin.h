@@ -57,7 +57,8 @@ enum clika_dtype {
 #define CLIKA_BIT(x) (UINT64_C(1) << (x))
 #define CLIKA_ANY (~UINT64_C(0))
 
-/* Schemes of packed weights: 0 is dense; a GGUF block type t is t + 1. One line per scheme,
+/* Schemes of packed weights: 0 is dense; a GGUF block type t is t + 1; from 48 on stand forms of our own,
+ * which other published forms are converted to when they are loaded. One line per scheme,
  * X(name, number, columns of a block, bytes of a block), is the one declaration that everything else
  * derives from. The blocks of a row lie one after the other, a row is whole blocks. Numbers are below 64. */
 #define CLIKA_GGUF_SCHEMES(X) \
@@ -84,11 +85,30 @@ enum clika_dtype {
   X(TQ2_0, 36, 256, 66)       \
   X(MXFP4, 40, 32, 17)        \
   X(NVFP4, 41, 64, 36)
+/* Floats of a block come first, then the codes.
+ * MXFP4_E8M0: 16 bytes of e2m1 pairs, the even column low, and the scale 2^(e - 127) behind them.
+ * NVFP4_E4M3: float d, 4 e4m3 scales for 16 columns each, e2m1 pairs as in MXFP4_E8M0.
+ * NF4: float d, pairs, the even column high; values of the 16-entry table of QLoRA.
+ * FP8_*: float d, bytes. INT8_G32: float d, signed bytes.
+ * INT4_G*: float d, float m (d * q + m), for each 32 columns 16 bytes: i low, 16 + i high in byte i. */
+#define CLIKA_OWN_SCHEMES(X) \
+  X(MXFP4_E8M0, 48, 32, 17)  \
+  X(NVFP4_E4M3, 49, 64, 40)  \
+  X(NF4, 50, 64, 36)         \
+  X(FP8_E4M3, 51, 32, 36)    \
+  X(FP8_E5M2, 52, 32, 36)    \
+  X(INT4_G32, 53, 32, 24)    \
+  X(INT4_G128, 54, 128, 72)  \
+  X(INT8_G32, 55, 32, 36)
+#define CLIKA_SCHEMES(X) CLIKA_GGUF_SCHEMES(X) CLIKA_OWN_SCHEMES(X)
 
 enum clika_scheme {
   CLIKA_DENSE = 0,
 #define CLIKA_X(name, number, columns, bytes) CLIKA_GGUF_##name = number,
   CLIKA_GGUF_SCHEMES(CLIKA_X)
+#undef CLIKA_X
+#define CLIKA_X(name, number, columns, bytes) CLIKA_##name = number,
+  CLIKA_OWN_SCHEMES(CLIKA_X)
 #undef CLIKA_X
 };
 
@@ -106,7 +126,7 @@ static inline clika_block clika_block_of(int32_t scheme) {
     block.columns = columns_;                   \
     block.bytes = bytes_;                       \
     break;
-    CLIKA_GGUF_SCHEMES(CLIKA_X)
+    CLIKA_SCHEMES(CLIKA_X)
 #undef CLIKA_X
     default: break;
   }
