@@ -119,7 +119,7 @@ _FUNCTIONS = {
         "positive real conj angle rsub clamp_min clamp_max equal allclose rrelu softmin"
     ),
     "inplace": "add_ sub_ mul_ div_ relu_ clamp_",
-    "distances": "normalize l2_normalize cosine_similarity pairwise_distance",
+    "distances": "l2_normalize cosine_similarity pairwise_distance",
     "losses": (
         "mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy "
         "binary_cross_entropy_with_logits kl_div poisson_nll_loss soft_margin_loss "

@@ -43,7 +43,7 @@ unary(
     "hardtanh",
     "min(max(x, min_val), max_val).",
     NUMBERS,
-    extra=[scalar("min_val", "float", -1.0), scalar("max_val", "float", 1.0)],
+    extra=[scalar("min_val", "number", -1.0), scalar("max_val", "number", 1.0)],
 )
 unary("relu6", "min(max(x, 0), 6).", NUMBERS)
 unary("hardsigmoid", "min(max(x + 3, 0), 6) / 6.", FLOATS)
@@ -84,7 +84,7 @@ unary(
     "threshold",
     "x where it is above `threshold`, else `value`.",
     NUMBERS,
-    extra=[scalar("threshold", "float"), scalar("value", "float")],
+    extra=[scalar("threshold", "number"), scalar("value", "number")],
 )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .. import ops
 from ..errors import InvalidArgumentError
 from ._promotion import result_type
+from ._rules import check_tensors
 from ._shapes import fail, text
 from .distances import _wide, cosine_similarity, pairwise_distance
 from .record import Meta, static
@@ -29,35 +30,46 @@ def _reduce(values: Any, reduction: str, dtype: Any, weight: Any = None) -> Any:
     return ops.cast(values, dtype)
 
 
-def _floats(name: str, *tensors: Any) -> Any:
+def _common(name: str, **tensors: Any) -> Any:
+    """The common dtype of arguments, which must be tensors."""
+    check_tensors(name, **tensors)
+    return result_type(*(Meta(tuple(x.shape), x.dtype) for x in tensors.values()))
+
+
+def _floats(name: str, **tensors: Any) -> Any:
     """The common dtype of tensors, which must be a floating-point one."""
-    dtype = result_type(*(Meta(tuple(x.shape), x.dtype) for x in tensors))
+    dtype = _common(name, **tensors)
     if dtype.kind != "f":
         fail(name, f"operands of dtype {dtype.name} are refused; convert one with .to(float32)")
     return dtype
 
 
+def _weights(name: str, weight: Any) -> Any:
+    check_tensors(name, weight=weight)
+    return _wide(weight)
+
+
 def _pair(name: str, input: Any, target: Any) -> tuple[Any, Any, Any]:
-    dtype = _floats(name, input, target)
+    dtype = _floats(name, input=input, target=target)
     return _wide(ops.cast(input, dtype)), _wide(ops.cast(target, dtype)), dtype
 
 
 def mse_loss(input: Any, target: Any, reduction: str = "mean", weight: Any = None) -> Any:
     """weight * (input - target)^2; the mean is over the weights, if there are any."""
     x, y, dtype = _pair("mse_loss", input, target)
-    return _weighted(ops.square(ops.sub(x, y)), weight, reduction, dtype)
+    return _weighted("mse_loss", ops.square(ops.sub(x, y)), weight, reduction, dtype)
 
 
 def l1_loss(input: Any, target: Any, reduction: str = "mean", weight: Any = None) -> Any:
     """weight * |input - target|; the mean is over the weights, if there are any."""
     x, y, dtype = _pair("l1_loss", input, target)
-    return _weighted(ops.abs(ops.sub(x, y)), weight, reduction, dtype)
+    return _weighted("l1_loss", ops.abs(ops.sub(x, y)), weight, reduction, dtype)
 
 
-def _weighted(values: Any, weight: Any, reduction: str, dtype: Any) -> Any:
+def _weighted(name: str, values: Any, weight: Any, reduction: str, dtype: Any) -> Any:
     if weight is None:
         return _reduce(values, reduction, dtype)
-    weight = ops.expand(_wide(weight), values.shape)
+    weight = ops.expand(_weights(name, weight), values.shape)
     return _reduce(ops.mul(values, weight), reduction, dtype, weight)
 
 
@@ -83,7 +95,7 @@ def huber_loss(
     gap = ops.abs(ops.sub(x, y))
     far = ops.mul(ops.sub(gap, 0.5 * delta), delta)
     values = ops.where(ops.le(gap, delta), ops.mul(ops.square(gap), 0.5), far)
-    return _weighted(values, weight, reduction, dtype)
+    return _weighted("huber_loss", values, weight, reduction, dtype)
 
 
 def binary_cross_entropy(
@@ -94,7 +106,11 @@ def binary_cross_entropy(
     yes = ops.mul(ops.maximum(ops.log(x), -100.0), y)
     no = ops.mul(ops.maximum(ops.log1p(ops.neg(x)), -100.0), ops.sub(1.0, y))
     values = ops.neg(ops.add(yes, no))
-    return _reduce(values if weight is None else ops.mul(values, _wide(weight)), reduction, dtype)
+    return _reduce(
+        values if weight is None else ops.mul(values, _weights("binary_cross_entropy", weight)),
+        reduction,
+        dtype,
+    )
 
 
 def binary_cross_entropy_with_logits(
@@ -107,10 +123,20 @@ def binary_cross_entropy_with_logits(
     """binary_cross_entropy of sigmoid(input), without overflow; `pos_weight` weighs the target."""
     x, y, dtype = _pair("binary_cross_entropy_with_logits", input, target)
     slope: Any = (
-        1.0 if pos_weight is None else ops.add(ops.mul(ops.sub(_wide(pos_weight), 1.0), y), 1.0)
+        1.0
+        if pos_weight is None
+        else ops.add(
+            ops.mul(ops.sub(_weights("binary_cross_entropy_with_logits", pos_weight), 1.0), y), 1.0
+        )
     )
     values = ops.sub(ops.mul(ops.sub(1.0, y), x), ops.mul(ops.logsigmoid(x), slope))
-    return _reduce(values if weight is None else ops.mul(values, _wide(weight)), reduction, dtype)
+    return _reduce(
+        values
+        if weight is None
+        else ops.mul(values, _weights("binary_cross_entropy_with_logits", weight)),
+        reduction,
+        dtype,
+    )
 
 
 def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Any:
@@ -138,7 +164,7 @@ def poisson_nll_loss(
 ) -> Any:
     """e^input - target * input, or input - target ln(input + eps) without `log_input`. `full` adds
     Stirling's approximation of ln(target!) where the target is above 1."""
-    dtype = result_type(*(Meta(tuple(x.shape), x.dtype) for x in (input, target)))
+    dtype = _common("poisson_nll_loss", input=input, target=target)
     whole = dtype.kind != "f"
     x, y = (value if whole else _wide(ops.cast(value, dtype)) for value in (input, target))
     if log_input:
@@ -163,6 +189,7 @@ def margin_ranking_loss(
     input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "mean"
 ) -> Any:
     """max(0, -target (input1 - input2) + margin) for targets -1 and 1."""
+    _common("margin_ranking_loss", input1=input1, input2=input2, target=target)
     gap = ops.mul(ops.neg(target), ops.sub(input1, input2))
     gap = ops.add(gap, float(margin))  # integers become float32
     return _reduce(ops.maximum(gap, 0.0), reduction, gap.dtype)
@@ -183,6 +210,7 @@ def cosine_embedding_loss(
 ) -> Any:
     """1 - cos(input1, input2) where the target is 1, max(0, cos - margin) where it is -1. The last
     dim holds the vectors."""
+    check_tensors("cosine_embedding_loss", input1=input1, input2=input2, target=target)
     cosine = cosine_similarity(input1, input2, dim=-1)
     dtype = cosine.dtype
     cosine = _wide(cosine)
@@ -261,13 +289,16 @@ def multi_margin_loss(
     for input ``[N, C]`` or ``[C]`` and p 1 or 2."""
     if p not in (1, 2):
         fail("multi_margin_loss", f"p must be 1 or 2, got {p}")
-    dtype = _floats("multi_margin_loss", input)
+    dtype = _floats("multi_margin_loss", input=input)
+    check_tensors("multi_margin_loss", target=target)
     x = _wide(input) if len(input.shape) else ops.reshape(_wide(input), (1,))
     index = _one_of("multi_margin_loss", x, target)
     gap = ops.maximum(ops.add(ops.sub(x, ops.gather(x, -1, index)), margin), 0.0)
     values = ops.square(gap) if p == 2 else gap
     if weight is not None:
-        weights = ops.index_select(_wide(weight), 0, ops.reshape(index, (-1,)))
+        weights = ops.index_select(
+            _weights("multi_margin_loss", weight), 0, ops.reshape(index, (-1,))
+        )
         values = ops.mul(values, ops.reshape(weights, index.shape))
     classes = ops.arange(int(x.shape[-1]), dtype=index.dtype)
     values = ops.masked_fill(values, ops.eq(classes, index), 0.0)
@@ -277,7 +308,8 @@ def multi_margin_loss(
 def multilabel_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     """The sum over labels y and classes i that are no label of max(0, 1 - (x[y] - x[i])), over the
     number of classes. The labels of a row are the entries of `target` before its first -1."""
-    dtype = _floats("multilabel_margin_loss", input)
+    dtype = _floats("multilabel_margin_loss", input=input)
+    check_tensors("multilabel_margin_loss", target=target)
     if tuple(input.shape) != tuple(target.shape):
         fail(
             "multilabel_margin_loss",
@@ -308,8 +340,13 @@ def multilabel_soft_margin_loss(
     yes = ops.mul(ops.logsigmoid(x), y)
     values = ops.neg(ops.add(yes, ops.mul(ops.logsigmoid(ops.neg(x)), ops.sub(1.0, y))))
     if weight is not None:
-        values = ops.mul(values, _wide(weight))
+        values = ops.mul(values, _weights("multilabel_soft_margin_loss", weight))
     return _reduce(ops.mean(values, -1), reduction, dtype)
+
+
+def _check_rank(name: str, input: Any) -> None:
+    if len(input.shape) == 0:
+        fail(name, "input has no dims; it is [C], [N, C] or [N, C, d...]")
 
 
 def _classes_last(x: Any) -> Any:
@@ -326,7 +363,9 @@ def nll_loss(
 ) -> Any:
     """-weight[y] * input[y] for log-probabilities ``[C]``, ``[N, C]`` or ``[N, C, d...]`` and class
     numbers y; the mean is over the weights. A target of `ignore_index` counts for nothing."""
-    dtype = _floats("nll_loss", input)
+    dtype = _floats("nll_loss", input=input)
+    check_tensors("nll_loss", target=target)
+    _check_rank("nll_loss", input)
     x = _classes_last(_wide(input))
     index = _one_of("nll_loss", x, target)
     kept = ops.ne(index, ignore_index)
@@ -335,7 +374,7 @@ def nll_loss(
     if weight is None:
         weights = ops.cast(kept, x.dtype)
     else:
-        picked = ops.index_select(_wide(weight), 0, ops.reshape(safe, (-1,)))
+        picked = ops.index_select(_weights("nll_loss", weight), 0, ops.reshape(safe, (-1,)))
         weights = ops.where(kept, ops.reshape(picked, index.shape), 0.0)
     values = ops.where(kept, ops.mul(chosen, weights), 0.0)
     rows = tuple(target.shape) if reduction == "none" else (-1,)
@@ -357,7 +396,9 @@ def cross_entropy(
     """
     if not 0 <= label_smoothing <= 1:
         fail("cross_entropy", f"label_smoothing must be in [0, 1], got {label_smoothing}")
-    dtype = _floats("cross_entropy", input)
+    dtype = _floats("cross_entropy", input=input)
+    check_tensors("cross_entropy", target=target)
+    _check_rank("cross_entropy", input)
     x = ops.log_softmax(_wide(input), 1 if len(input.shape) > 1 else 0)
     classes = int(input.shape[1] if len(input.shape) > 1 else input.shape[0])
     if target.dtype.kind == "f":
@@ -366,7 +407,7 @@ def cross_entropy(
             y = ops.add(ops.mul(y, 1 - label_smoothing), label_smoothing / classes)
         product = ops.mul(y, _classes_last(x))
         if weight is not None:
-            product = ops.mul(product, _wide(weight))
+            product = ops.mul(product, _weights("cross_entropy", weight))
         values = ops.neg(ops.sum(product, -1))
         if reduction == "mean":
             rows = max(math.prod(values.shape), 1)
@@ -377,7 +418,7 @@ def cross_entropy(
         return ops.cast(hard, dtype)
     rows_last = _classes_last(x)
     if weight is not None:
-        rows_last = ops.mul(rows_last, _wide(weight))
+        rows_last = ops.mul(rows_last, _weights("cross_entropy", weight))
     kept = ops.ne(target, ignore_index)
     smooth = ops.where(kept, ops.neg(ops.sum(rows_last, -1)), 0.0)
     if reduction == "mean":
@@ -385,7 +426,9 @@ def cross_entropy(
             share: Any = ops.sum(ops.cast(kept, x.dtype))
         else:
             safe = ops.reshape(ops.where(kept, target, 0), (-1,))
-            picked = ops.reshape(ops.index_select(_wide(weight), 0, safe), target.shape)
+            picked = ops.reshape(
+                ops.index_select(_weights("cross_entropy", weight), 0, safe), target.shape
+            )
             share = ops.sum(ops.where(kept, picked, 0.0))
         smooth = ops.div(ops.sum(smooth), share)
     else:

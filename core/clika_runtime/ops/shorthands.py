@@ -7,10 +7,12 @@ from typing import Any
 
 from .. import ops
 from ..errors import InvalidArgumentError
+from ._rules import check_tensors
 
 
 def positive(input: Any) -> Any:
     """The tensor itself; bool has no sign and is refused."""
+    check_tensors("positive", input=input)
     if input.dtype.kind == "b":
         raise InvalidArgumentError("positive: input has dtype bool, which has no sign")
     return input
@@ -18,16 +20,19 @@ def positive(input: Any) -> Any:
 
 def real(input: Any) -> Any:
     """The tensor itself: every dtype here is a real one."""
+    check_tensors("real", input=input)
     return input
 
 
 def conj(input: Any) -> Any:
     """The tensor itself: real numbers are their own conjugates."""
+    check_tensors("conj", input=input)
     return input
 
 
 def angle(input: Any) -> Any:
     """pi where input is below 0, else 0; NaN stays NaN."""
+    check_tensors("angle", input=input)
     turned = ops.where(ops.lt(input, 0), math.pi, 0.0)
     if input.dtype.kind != "f":
         return turned
@@ -57,6 +62,7 @@ def equal(input: Any, other: Any) -> bool:
 
     Example: ``ops.equal(x, x)`` is True unless x holds a NaN.
     """
+    check_tensors("equal", input=input, other=other)
     if tuple(input.shape) != tuple(other.shape):
         return False
     return bool(ops.all(ops.eq(input, other)).item())
@@ -75,6 +81,7 @@ def rrelu(input: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool
     Source: Xu et al., Empirical Evaluation of Rectified Activations, arXiv:1505.00853. Raises
     `InvalidArgumentError` for ``training=True``: slopes are drawn in training only.
     """
+    check_tensors("rrelu", input=input)
     if training:
         raise InvalidArgumentError(
             "rrelu: training=True draws slopes; this is an inference runtime"
@@ -86,4 +93,5 @@ def rrelu(input: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool
 
 def softmin(input: Any, dim: int = -1, dtype: Any = None) -> Any:
     """softmax(-input) along `dim`; with `dtype`, of the input in that dtype."""
+    check_tensors("softmin", input=input)
     return ops.softmax(ops.neg(input if dtype is None else ops.cast(input, dtype)), dim)

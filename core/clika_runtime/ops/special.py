@@ -60,14 +60,13 @@ unary(
 )
 
 
-def _order(name: str, n: int, least: int, most: int) -> int:
-    if not least <= n <= most:
-        fail(name, f"{'n' if name == 'polygamma' else 'p'} must be from {least} to {most}, got {n}")
-    return n
+def _check_order(name: str, word: str, n: int, least: int, most: int) -> None:
+    if not isinstance(n, int) or not least <= n <= most:
+        fail(name, f"{word} must be from {least} to {most}, got {n}")
 
 
 def _polygamma(n: int, input: Meta) -> Meta:
-    _order("polygamma", n, 0, 170)
+    _check_order("polygamma", "n", n, 0, 170)
     return Meta(input.shape, to_float(input.dtype))
 
 
@@ -88,7 +87,7 @@ op(
 
 
 def _mvlgamma(input: Meta, p: int) -> Meta:
-    _order("mvlgamma", p, 1, 10000)
+    _check_order("mvlgamma", "p", p, 1, 10000)
     return Meta(input.shape, to_float(input.dtype))
 
 

@@ -106,7 +106,7 @@ CLIKA_INLINE vf vexpm1(vf x) {
   const vf second = as_float((whole - half + 127) << 23);
   const vf scale = first * second;
   const vf result = select(n > 126.0f, (less + 1.0f) * first * second, fma(less, scale, scale - 1.0f));
-  return select(x == x, select(vabs(x) < 1e-6f, x, result), x);
+  return select(x == x, select(vabs(x) < 1e-7f, x, result), x);
 }
 
 // ln(x) = e ln 2 + ln(m) for x = 2^e m with m in [1/sqrt 2, sqrt 2): e, and ln(m) by f - f^2/2 + f^3 P(f), f = m - 1.

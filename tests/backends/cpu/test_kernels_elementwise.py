@@ -28,6 +28,33 @@ UNARY = {
     "ceil": torch.ceil,
     "round": torch.round,
     "sign": torch.sign,
+    "trunc": torch.trunc,
+    "frac": torch.frac,
+    "exp2": torch.exp2,
+    "expm1": torch.expm1,
+    "log2": torch.log2,
+    "log10": torch.log10,
+    "log1p": torch.log1p,
+}
+LOGARITHMS = ("log", "log2", "log10")
+# Name: torch's function, and the numbers that both take.
+ACTIVATIONS = {
+    "softplus": (torch.nn.functional.softplus, [2.0, 3.0]),
+    "elu": (torch.nn.functional.elu, [0.7]),
+    "celu": (torch.nn.functional.celu, [0.7]),
+    "selu": (torch.nn.functional.selu, []),
+    "hardtanh": (torch.nn.functional.hardtanh, [-0.5, 2.0]),
+    "relu6": (torch.nn.functional.relu6, []),
+    "hardsigmoid": (torch.nn.functional.hardsigmoid, []),
+    "hardswish": (torch.nn.functional.hardswish, []),
+    "hardshrink": (torch.nn.functional.hardshrink, [0.8]),
+    "softshrink": (torch.nn.functional.softshrink, [0.8]),
+    "tanhshrink": (torch.nn.functional.tanhshrink, []),
+    "softsign": (torch.nn.functional.softsign, []),
+    "mish": (torch.nn.functional.mish, []),
+    "logsigmoid": (torch.nn.functional.logsigmoid, []),
+    "leaky_relu": (torch.nn.functional.leaky_relu, [0.1]),
+    "threshold": (torch.nn.functional.threshold, [0.3, -7.0]),
 }
 BINARY = {
     "add": torch.add,
@@ -81,7 +108,7 @@ def close(got, want, dtype, ulps=4):
 @pytest.mark.parametrize("op", UNARY)
 def test_unary_floats(cpu, op, dtype):
     x = numbers(dtype, 5, 131)
-    if op in ("log", "sqrt", "rsqrt"):
+    if op in (*LOGARITHMS, "log1p", "sqrt", "rsqrt"):
         x = x.abs() + 0.01
     (got,) = cpu(op, [x], [like(x)])
     # torch rounds intermediate bfloat16 and float16 results in some functions: float32 is the
@@ -103,7 +130,53 @@ def test_functions_are_accurate_over_the_whole_range(cpu, op):
     assert (error[finite] / spacing[finite]).max() < (2 if op == "exp" else 4)
 
 
-@pytest.mark.parametrize("op", ["exp", "tanh", "erf", "sigmoid", "silu", "relu", "abs", "neg"])
+@pytest.mark.parametrize("op", ["exp2", "expm1", *LOGARITHMS, "log1p"])
+def test_exponentials_and_logarithms_are_accurate(cpu, op):
+    """Within 2 units in the last place, subnormal numbers among the arguments."""
+    x = torch.linspace(-125, 127, 30001)
+    if op in (*LOGARITHMS, "log1p"):
+        x = torch.cat([torch.exp2(x), torch.linspace(0.5, 2, 20001), torch.tensor([1e-45, 3e38])])
+    if op == "log1p":
+        x = torch.cat([x, -1 + torch.exp2(torch.linspace(-23, -1, 999)), -torch.exp2(-x[:9999])])
+        x = x[x > -1]
+    if op == "expm1":
+        x = torch.cat([x / 1.44, x / 100, torch.exp2(-x.abs())])
+    want = UNARY[op](x.double())
+    (got,) = cpu(op, [x], [like(x)])
+    spacing = torch.exp2(torch.floor(torch.log2(want.abs().clamp(min=2.0**-126))) - 23)
+    finite = torch.isfinite(want.float())
+    assert torch.equal(got[~finite], want.float()[~finite])
+    assert ((got.double() - want).abs() / spacing)[finite].max() < 2
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("op", ACTIVATIONS)
+def test_activations(cpu, op, dtype):
+    function, given = ACTIVATIONS[op]
+    x = numbers(dtype, 5, 131)
+    (got,) = cpu(op, [x], [like(x)], scalars=given)
+    wide = function(x.double(), *given)
+    close(got, wide.to(dtype), dtype, ulps=8)
+    tail = x[:, :3].t()
+    (got,) = cpu(op, [tail], [like(tail.contiguous())], scalars=given)
+    close(got, wide.to(dtype)[:, :3].t(), dtype, ulps=8)
+
+
+@pytest.mark.parametrize("op", ACTIVATIONS)
+def test_special_values_of_activations(cpu, op):
+    function, given = ACTIVATIONS[op]
+    inf, nan = float("inf"), float("nan")
+    x = torch.tensor([nan, inf, 0.0, -0.0, 1e38, 60.0, -60.0, -1e38])
+    (got,) = cpu(op, [x], [like(x)], scalars=given)
+    want = function(x, *given)
+    if op == "threshold":
+        want[0] = nan  # torch gives the value for NaN in its scalar loop only
+    torch.testing.assert_close(got, want, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "op", ["exp", "tanh", "erf", "sigmoid", "silu", "relu", "abs", "neg", *LOGARITHMS, "log1p"]
+)
 def test_special_values(cpu, op):
     inf, nan = float("inf"), float("nan")
     x = torch.tensor([inf, -inf, nan, 0.0, -0.0, 1e38, -1e38, 1e-45])

@@ -69,6 +69,10 @@ ROUNDED = {
     "nn.functional.nll_loss": ops.nll_loss,
     "nn.functional.hinge_embedding_loss": ops.hinge_embedding_loss,
     "nn.functional.poisson_nll_loss": ops.poisson_nll_loss,
+    "nn.functional.gaussian_nll_loss": ops.gaussian_nll_loss,
+    "nn.functional.kl_div": ops.kl_div,
+    "nn.functional.soft_margin_loss": ops.soft_margin_loss,
+    "nn.functional.cross_entropy": ops.cross_entropy,
 }
 # torch's order 1 in float32 has a relative error of 2e-5 below 0.
 POLYGAMMA = (
