@@ -111,7 +111,7 @@ def paged_attention(
 def sample(logits: Any, temperature: Any, *filters: Any) -> Any:
     if np.any(temperature):
         raise UnsupportedError("sample: greedy only, pass 0", "NOT_IMPLEMENTED_FOR_PARAM")
-    return np.where(np.isnan(logits).any(-1), -1, np.argmax(logits, axis=-1))
+    return np.where(logits.max(-1) > -np.inf, np.argmax(logits, axis=-1), -1)  # -1: NaN too
 
 
 class Abacus:
