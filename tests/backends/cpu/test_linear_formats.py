@@ -16,7 +16,7 @@ from clika_runtime.io import SCHEMES_BY_NAME
 
 LEVELS = usable_levels()
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
-E2M1 = np.concatenate([E2M1, -E2M1])
+E2M1 = np.concatenate([E2M1, 0 - E2M1])  # both zeros are the same number here
 NF4 = np.array(
     "-1.0 -0.6961928009986877 -0.5250730514526367 -0.39491748809814453 -0.28444138169288635 "
     "-0.18477343022823334 -0.09105003625154495 0.0 0.07958029955625534 0.16093020141124725 "
