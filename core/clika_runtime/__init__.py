@@ -72,7 +72,14 @@ from .errors import (
 if TYPE_CHECKING:
     from . import io, modelverse, nn, ops, testing, tokenizer
     from ._native._core import Stream, Tensor, empty_cache, memory_stats, synchronize
-    from .io import load, save
+    from .io import (
+        QTensor,
+        load,
+        make_quantized,
+        make_quantized_mxfp4,
+        quantized_view,
+        save,
+    )
 
 __all__ = [
     "ClikaRTError",
@@ -82,6 +89,7 @@ __all__ = [
     "InvalidArgumentError",
     "NotFoundError",
     "OutOfMemoryError",
+    "QTensor",
     "Size",
     "Stream",
     "Tensor",
@@ -119,11 +127,14 @@ __all__ = [
     "io",
     "is_available",
     "load",
+    "make_quantized",
+    "make_quantized_mxfp4",
     "memory_stats",
     "metal",
     "modelverse",
     "nn",
     "ops",
+    "quantized_view",
     "save",
     "synchronize",
     "testing",
@@ -142,6 +153,18 @@ __all__ = [
 # Names that come from the native core whatever it publishes; other public names are looked up among
 # the operators, then among what the native core lists in its ``__all__``.
 _NATIVE = frozenset({"Stream", "Tensor", "empty_cache", "memory_stats", "synchronize"})
+# Names of ``io``; its ``dequantize`` is the operator, and takes a ``QTensor`` too.
+_IO = frozenset(
+    {
+        "QTensor",
+        "dequantize",
+        "load",
+        "make_quantized",
+        "make_quantized_mxfp4",
+        "quantized_view",
+        "save",
+    }
+)
 
 
 def version() -> str:
@@ -178,7 +201,7 @@ def __getattr__(name: str) -> Any:
 
 def _room_of(name: str) -> Any:
     """The module that publishes a lazy name, or None."""
-    if name in ("load", "save"):
+    if name in _IO:
         return _importlib.import_module("clika_runtime.io")
     if name not in _NATIVE:
         ops = _importlib.import_module("clika_runtime.ops")

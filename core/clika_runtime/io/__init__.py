@@ -8,21 +8,37 @@ from __future__ import annotations
 
 from ._files import read_json
 from .gguf import GgufArray, GgufFile, open_gguf
+from .quantized import (
+    QTensor,
+    dequantize,
+    make_quantized,
+    make_quantized_mxfp4,
+    quantized_view,
+)
 from .safetensors import SafetensorsFile, open_safetensors, write_safetensors
+from .schemes import SCHEMES, SCHEMES_BY_NAME, Scheme
 from .tensor_info import TensorInfo
 from .tensors import load, load_gguf, load_safetensors, make_tensor, save, save_safetensors
 
 __all__ = [
     "GgufArray",
     "GgufFile",
+    "QTensor",
+    "SCHEMES",
+    "SCHEMES_BY_NAME",
+    "Scheme",
     "SafetensorsFile",
     "TensorInfo",
+    "dequantize",
     "load",
     "load_gguf",
     "load_safetensors",
+    "make_quantized",
+    "make_quantized_mxfp4",
     "make_tensor",
     "open_gguf",
     "open_safetensors",
+    "quantized_view",
     "read_json",
     "save",
     "save_safetensors",

@@ -21,6 +21,7 @@ from clika_runtime.errors import (
 )
 from clika_runtime.io import TensorInfo, make_tensor, open_gguf, open_safetensors, read_json
 
+from . import quantization
 from .config import Fields
 from .family import Family
 
@@ -110,7 +111,10 @@ class Checkpoint:
                 )
             self.config = config
             self.file = open_safetensors(self.path)
+        self.quantized = {} if kind == "gguf" else quantization.read(config, self.file, self.where)
         self.tensors: Mapping[str, TensorInfo] = self.file.tensors
+        if self.quantized:
+            self.tensors = quantization.merged(self.file.tensors, self.quantized)
 
     @property
     def architecture(self) -> str:
@@ -147,14 +151,24 @@ class Checkpoint:
         return crt.dtypes.by_name(max(elements, key=lambda name: elements[name]))
 
     def tensor(self, name: str) -> Any:
-        """A tensor over the mapped bytes: nothing is copied. Packed ones keep their scheme."""
+        """A tensor over the mapped bytes: nothing is copied. Packed ones keep their scheme; a
+        weight of several parts (`quantization`) is woven into one."""
+        if name in self.quantized:
+            return self.quantized[name].build()
         return make_tensor(self.file, name)
+
+    def input_order(self, name: str) -> Any:
+        """Which input each column of a weight means, int32 [K]; None where the order is the
+        input's."""
+        order = self.quantized[name].order() if name in self.quantized else None
+        return None if order is None else crt.tensor(order)
 
     def drop_pages(self, name: str) -> None:
         """Lets the system take a tensor's pages back."""
         drop = getattr(self.file, "drop_pages", None)
         if drop is not None:
-            drop(name)
+            for part in self.quantized[name].parts if name in self.quantized else (name,):
+                drop(part)
 
 
 def open_checkpoint(source: Any) -> Checkpoint:
@@ -342,6 +356,8 @@ def _bind(
         if is_linear:
             value = crt.pack_weight(value, mode)
             owner.mode = mode if value.scheme else "exact"
+            order = checkpoint.input_order(name)
+            owner.input_order = order if order is None else order.to(device)
         elif isinstance(owner, nn.Embedding):
             # A table that the head multiplies with takes the layout of products; the gather reads
             # that too.

@@ -34,6 +34,8 @@ class Linear(Module):
 
     ``mode`` is "exact" (a packed weight decodes to the input's precision, float products) or "fast"
     (integer products over activations quantized by row block). It matters for packed weights only.
+    ``input_order``, int32 [in_features], says which input feature each column of the weight means;
+    None: their order is the same.
 
         layer = nn.Linear(4, 2, bias=False)
         layer(x)  # [..., 4] -> [..., 2]
@@ -51,6 +53,7 @@ class Linear(Module):
         self.in_features = in_features
         self.out_features = out_features
         self.mode = "exact"
+        self.input_order: Any = None
         self.activation = F.check_activation("Linear", activation)
         self.weight = declare((out_features, in_features), dtype)
         if bias:
@@ -59,6 +62,8 @@ class Linear(Module):
             self.register_parameter("bias", None)
 
     def forward(self, x: Any) -> Any:
+        if self.input_order is not None:
+            x = crt.index_select(x, -1, self.input_order)
         y = crt.linear(x, self.weight, self.bias, mode=self.mode)
         return y if self.activation is None else F.activate(y, self.activation)
 
@@ -89,7 +94,8 @@ class QLinearWoQ(Linear):
         super().__init__(in_features, out_features, bias, dtype, activation)
 
     def set_weights(self, weight: Any) -> None:
-        """Binds a packed tensor of logical shape ``[out_features, in_features]``."""
+        """Binds a packed tensor ``[out_features, in_features]``, or a ``QTensor`` of one."""
+        weight = getattr(weight, "tensor", weight)
         expected = (self.out_features, self.in_features)
         if tuple(weight.shape) != expected:
             raise InvalidArgumentError(
