@@ -39,13 +39,12 @@ def seconds(call: Call, count: int) -> float:
 
 
 def alternate(ours: Call, theirs: Call, count: int) -> dict[str, float]:
-    """Median seconds of both, and the median of ours over theirs by round."""
-    for call in (ours, theirs):
-        seconds(call, count)
+    """Median seconds of a call of both, and the median of ours over theirs by round."""
     mine, peer = [], []
-    for _ in range(ROUNDS):
+    for _ in range(ROUNDS + 1):
         mine.append(seconds(ours, count))
         peer.append(seconds(theirs, count))
+    del mine[0], peer[0]  # warm-up
     ratio = statistics.median(a / b for a, b in zip(mine, peer, strict=True))
     return {
         "ours": statistics.median(mine),
@@ -64,14 +63,13 @@ def throughput(crt: Any, torch: Any) -> dict[str, dict[str, float]]:
         pair = name in ("add", "mul")
 
         def mine(call: Any = ours, pair: bool = pair) -> Any:
-            result = call(a, b) if pair else call(a)
-            crt.synchronize()
-            return result
+            return call(a, b) if pair else call(a)
 
         def peer(call: Any = theirs, pair: bool = pair) -> Any:
             return call(*numbers) if pair else call(numbers[0])
 
-        found[name] = alternate(mine, peer, 20)
+        with crt.synchronous():  # as torch: a call is done when it returns
+            found[name] = alternate(mine, peer, 20)
     return found
 
 

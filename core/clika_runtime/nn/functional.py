@@ -13,7 +13,7 @@ __all__ = ["activate", "check_activation"]
 # Activations that act element by element, and gated ones that take (gate, up) side by side and
 # halve the width.
 POINTWISE = ("relu", "gelu", "silu", "sigmoid", "tanh")
-GATED = ("swiglu", "geglu", "reglu")
+GATED = ("swiglu", "geglu", "reglu", "situ")
 
 
 def __getattr__(name: str) -> Any:
@@ -39,10 +39,4 @@ def check_activation(operation: str, name: str | None) -> str | None:
 def activate(x: Any, name: str) -> Any:
     """Applies an activation by name. A gated one takes ``[..., 2n]`` as (gate, up) and gives
     ``[..., n]``."""
-    if name in POINTWISE:
-        return getattr(crt, name)(x)
-    half = x.shape[-1] // 2
-    gate, up = crt.split_with_sizes(x, [half, half], -1)
-    if name == "reglu":
-        return crt.relu(gate) * up
-    return getattr(crt, name)(gate, up)
+    return getattr(crt, name)(x)

@@ -101,10 +101,12 @@ def test_activations_and_shapes() -> None:
     gelu = 0.5 * gate * (1 + erf(gate / math.sqrt(2)))
     close(F.activate(crt.tensor(x), "geglu"), gelu * up)
     close(F.activate(crt.tensor(x), "reglu"), np.maximum(gate, 0) * up)
+    capped = 4 * np.tanh(gate / 4) / (1 + np.exp(-gate)) * 25 * np.tanh(up / 25)
+    close(F.activate(crt.tensor(x), "situ"), capped)
 
 
 def test_functional_has_the_operators() -> None:
-    assert F.relu is crt.relu
+    assert F.relu is crt.relu and F.mse_loss is crt.mse_loss and F.absolute is crt.abs
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = F.nothing
 
