@@ -531,6 +531,8 @@ cdef class Op:
             if self.kinds[i] == _SCALAR:
                 metas.append(None)
             elif self.kinds[i] == _STATIC:
+                if value is None and self.args[i].required:
+                    raise TypeError(f"{self.name}: {self.args[i].name} must be {self.args[i].type}, got None")
                 # A bool is not taken for a dtype, a device or a mode.
                 metas.append(self._settle(i, value) if value is not None
                              and (type(value) is not bool or self.args[i].type not in ("bool", "int", "number"))

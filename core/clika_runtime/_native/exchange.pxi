@@ -149,7 +149,7 @@ def from_blob(data, shape, dtype, strides=None, *, deleter=None):
     if strides is not None:
         needed = _strided_bytes("from_blob", result._sizes(), strides, dtype)
         for step in strides:
-            result.record.strides[i] = step.__index__()
+            result.record.strides[i] = _whole("from_blob", "a stride", step)
             i += 1
     if isinstance(data, int):
         if not 0 < data < 1 << 64 and needed:
@@ -171,7 +171,7 @@ def from_blob(data, shape, dtype, strides=None, *, deleter=None):
 
 cdef object _strided_bytes(str operation, tuple sizes, object strides, object dtype):
     """Bytes from the first element of a strided tensor to its last."""
-    steps = tuple([step.__index__() for step in strides])
+    steps = tuple([_whole(operation, "a stride", step) for step in strides])
     if len(steps) != len(sizes):
         raise invalid(f"{operation}: strides {list(steps)} must be as many as the sizes of shape {list(sizes)}")
     if min(steps, default=0) < 0:

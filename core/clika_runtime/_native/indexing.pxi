@@ -157,7 +157,7 @@ cdef list _true_places(Tensor mask):
 
 cdef Tensor _sliced(Tensor view, int32_t dim, object item):
     size = view._sizes()[dim]
-    step = 1 if item.step is None else item.step.__index__()
+    step = 1 if item.step is None else _whole("indexing", "a step", item.step)
     if step < 1:
         raise _errors.UnsupportedError(f"indexing: a slice with step {step} is not served; use flip()",
                                        "NOT_IMPLEMENTED_FOR_PARAM")

@@ -747,6 +747,14 @@ cdef int _check_view(object shape, str operation) except -1:
     return 0
 
 
+cdef object _whole(str operation, str what, object value):
+    """A whole number of the caller's."""
+    try:
+        return value.__index__()
+    except AttributeError:
+        raise TypeError(f"{operation}: {what} must be int, got {value!r}") from None
+
+
 cdef int _set_shape(TensorRecord* record, object shape, str operation) except -1:
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     if len(sizes) > 8:
@@ -754,7 +762,7 @@ cdef int _set_shape(TensorRecord* record, object shape, str operation) except -1
     cdef int32_t i = 0
     total = 1
     for size in sizes:
-        size = size.__index__()
+        size = _whole(operation, "a size", size)
         if size < 0:
             raise invalid(f"{operation}: sizes must be >= 0, got {list(sizes)}")
         total *= max(size, 1)
@@ -843,9 +851,9 @@ cdef Tensor _as_strided(Tensor source, tuple size, tuple stride, object offset):
     if source.record.scheme != CLIKA_DENSE or source.record.layout != 0:
         raise invalid("as_strided: a packed weight has no elements to view; call dequantize() first")
     cdef int32_t bits = dtype_bits(source.record.dtype)
-    size = tuple([item.__index__() for item in size])
-    stride = tuple([item.__index__() for item in stride])
-    start = source.storage_offset() if offset is None else offset.__index__()
+    size = tuple([_whole("as_strided", "a size", item) for item in size])
+    stride = tuple([_whole("as_strided", "a stride", item) for item in stride])
+    start = source.storage_offset() if offset is None else _whole("as_strided", "storage_offset", offset)
     asked = f"size {list(size)}, stride {list(stride)} and storage_offset {start}"
     if len(size) != len(stride):
         raise invalid(f"as_strided: {asked}: there must be as many strides as sizes")

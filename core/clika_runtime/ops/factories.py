@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, ops
-from ._shapes import dims, fail
+from ._shapes import dims, fail, text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,9 +51,13 @@ def empty_strided(
 
     Example: ``crt.empty_strided((2, 3), (1, 2))``.
     """
-    extent = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=False))
-    storage = empty(max(extent, 0) if 0 not in tuple(size) else 0, dtype=dtype, device=device)
-    return storage.as_strided(size, stride)
+    sizes = [index(value) for value in size]
+    steps = [index(value) for value in stride]
+    if len(sizes) != len(steps) or min(sizes, default=0) < 0 or min(steps, default=0) < 0:
+        fail("empty_strided", f"size {text(sizes)} and stride {text(steps)} do not make a tensor")
+    extent = 1 + sum((n - 1) * step for n, step in zip(sizes, steps, strict=True))
+    storage = empty(0 if 0 in sizes else extent, dtype=dtype, device=device)
+    return storage.as_strided(sizes, steps)
 
 
 def scalar_tensor(
@@ -77,6 +82,7 @@ def empty_permuted(
 
     Example: ``crt.empty_permuted((2, 3, 4), (0, 2, 1)).stride()`` is ``(12, 1, 3)``.
     """
+    size = [index(value) for value in size]
     order = dims("empty_permuted", tuple(physical_layout), len(size), name="physical_layout")
     if len(order) != len(physical_layout) or len(order) != len(size):
         fail(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from array import array
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, ops
@@ -154,7 +155,9 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
 
     Example: ``crt.broadcast_shapes((3, 1), (4,))`` is ``(3, 4)``.
     """
-    whole = [(one,) if isinstance(one, int) else tuple(one) for one in shapes]
+    whole = [
+        (one,) if isinstance(one, int) else tuple(index(size) for size in one) for one in shapes
+    ]
     if any(size < 0 for shape in whole for size in shape):
         fail("broadcast_shapes", f"{', '.join(map(text, whole))} have a negative size")
     return broadcast("broadcast_shapes", *whole) if whole else ()
@@ -213,7 +216,10 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
     Example: ``crt.combinations(crt.tensor([1, 2, 3]))`` has the rows 1 2, 1 3 and 2 3.
     """
+    if isinstance(input, (list, tuple)):
+        raise TypeError("combinations: input must be a tensor, got a sequence")
     (input,) = _tensors("combinations", (input,))
+    r = index(r)
     if input.ndim != 1:
         fail("combinations", f"input must have one dim, got {text(input.shape)}")
     if r < 0:
@@ -230,9 +236,11 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         fail(
             "combinations", f"{size} elements in rows of {r} give {count} places, which is too many"
         )
+    if count == 0:
+        return ops.zeros(0, r, dtype=input.dtype, device=input.device)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     from .._native._core import from_bytes
 
     places = array("q", itertools.chain.from_iterable(choose(range(size), r)))
-    index = from_bytes(places, (count,), dtypes.int64).to(input.device)
-    return ops.index_select(input, 0, index).reshape(-1, r)
+    rows = from_bytes(places, (count,), dtypes.int64).to(input.device)
+    return ops.index_select(input, 0, rows).reshape(-1, r)

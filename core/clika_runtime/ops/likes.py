@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import ops
+from ._functions import of_tensors
 from .factories import empty, empty_strided, one_shape
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from ..dtypes import dtype
 
 
+@of_tensors
 def full_like(
     input: Tensor,
     fill_value: Any,
@@ -29,6 +31,7 @@ def full_like(
     return new_full(input, input.shape, fill_value, dtype=dtype, device=device)
 
 
+@of_tensors
 def zeros_like(
     input: Tensor, *, dtype: dtype | None = None, device: Device | str | None = None
 ) -> Tensor:
@@ -39,6 +42,7 @@ def zeros_like(
     return new_zeros(input, input.shape, dtype=dtype, device=device)
 
 
+@of_tensors
 def ones_like(
     input: Tensor, *, dtype: dtype | None = None, device: Device | str | None = None
 ) -> Tensor:
@@ -49,6 +53,7 @@ def ones_like(
     return new_ones(input, input.shape, dtype=dtype, device=device)
 
 
+@of_tensors
 def empty_like(
     input: Tensor, *, dtype: dtype | None = None, device: Device | str | None = None
 ) -> Tensor:
@@ -59,6 +64,7 @@ def empty_like(
     return new_empty(input, input.shape, dtype=dtype, device=device)
 
 
+@of_tensors
 def new_full(
     input: Tensor,
     shape: Any,
@@ -79,6 +85,7 @@ def new_full(
     )
 
 
+@of_tensors
 def new_zeros(
     input: Tensor,
     *shape: Any,
@@ -93,6 +100,7 @@ def new_zeros(
     return new_full(input, one_shape("new_zeros", shape, more), 0, dtype=dtype, device=device)
 
 
+@of_tensors
 def new_ones(
     input: Tensor,
     *shape: Any,
@@ -107,6 +115,7 @@ def new_ones(
     return new_full(input, one_shape("new_ones", shape, more), 1, dtype=dtype, device=device)
 
 
+@of_tensors
 def new_empty(
     input: Tensor,
     *shape: Any,
@@ -126,6 +135,7 @@ def new_empty(
     )
 
 
+@of_tensors
 def new_empty_strided(
     input: Tensor,
     size: Sequence[int],

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from .. import ops
 from ..errors import UnsupportedError
+from ._functions import of_tensors
 from ._shapes import dim as front
 from ._shapes import fail, text
+from .split import MOST_PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,6 +31,7 @@ def _size(op: str, input: Tensor, dim: int) -> int:
     return size
 
 
+@of_tensors
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of all entries of `input` along `dim`, without that dim.
 
@@ -37,6 +40,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     return tuple(ops.select(input, dim, i) for i in range(_size("unbind", input, dim)))
 
 
+@of_tensors
 def tensor_split(
     input: Tensor, indices_or_sections: int | Sequence[int] | Tensor, dim: int = 0
 ) -> tuple[Tensor, ...]:
@@ -54,7 +58,7 @@ def _split(op: str, input: Tensor, cuts: Any, dim: int) -> tuple[Tensor, ...]:
     if isinstance(cuts, int):
         if cuts < 1:
             fail(op, f"{cuts} sections: there must be at least 1")
-        if cuts > 2 * size + 4096:  # more empty parts than anyone wants
+        if cuts > size + MOST_PARTS:
             fail(op, f"{cuts} sections of dim {dim} of size {size} are too many")
         whole, more = divmod(size, cuts)
         cuts = [i * whole + min(i, more) for i in range(1, cuts)]
@@ -77,6 +81,7 @@ def _even(op: str, input: Tensor, cuts: Any, dim: int, rank: int) -> tuple[Tenso
     return _split(op, input, cuts, dim)
 
 
+@of_tensors
 def hsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
     """Views of `input` along dim 1, or dim 0 of a tensor of one dim: in equal parts or cut at those
     places.
@@ -86,6 +91,7 @@ def hsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Ten
     return _even("hsplit", input, indices_or_sections, 0 if input.ndim == 1 else 1, 1)
 
 
+@of_tensors
 def vsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
     """Views of `input` along dim 0: in equal parts or cut at those places.
 
@@ -94,6 +100,7 @@ def vsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Ten
     return _even("vsplit", input, indices_or_sections, 0, 2)
 
 
+@of_tensors
 def dsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
     """Views of `input` along dim 2: in equal parts or cut at those places.
 
@@ -116,6 +123,7 @@ def _scatter(op: str, input: Tensor, src: Tensor, view: Callable[[Tensor], Tenso
     return result
 
 
+@of_tensors
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy of `input` with `src` as its entry `index` along `dim`.
 
@@ -124,6 +132,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     return _scatter("select_scatter", input, src, lambda x: ops.select(x, dim, index))
 
 
+@of_tensors
 def slice_scatter(
     input: Tensor,
     src: Tensor,
@@ -139,6 +148,7 @@ def slice_scatter(
     return _scatter("slice_scatter", input, src, lambda x: ops.slice(x, dim, start, end, step))
 
 
+@of_tensors
 def diagonal_scatter(
     input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor:
@@ -149,6 +159,7 @@ def diagonal_scatter(
     return _scatter("diagonal_scatter", input, src, lambda x: ops.diagonal(x, offset, dim1, dim2))
 
 
+@of_tensors
 def as_strided(
     input: Tensor,
     size: Sequence[int],
@@ -164,6 +175,7 @@ def as_strided(
     return input.as_strided(size, stride, storage_offset)
 
 
+@of_tensors
 def as_strided_scatter(
     input: Tensor,
     src: Tensor,

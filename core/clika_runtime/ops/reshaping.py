@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, ops
 from ..errors import UnsupportedError
+from ._functions import of_tensors
 from ._shapes import dim as front
 from ._shapes import fail, text
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from .._native._core import Tensor
 
 
+@of_tensors
 def contiguous(input: Tensor) -> Tensor:
     """`input` itself when its elements lie in row-major order, else a copy that does.
 
@@ -23,6 +26,7 @@ def contiguous(input: Tensor) -> Tensor:
     return input.contiguous()
 
 
+@of_tensors
 def ravel(input: Tensor) -> Tensor:
     """The elements in row-major order as one dim: a view where the strides allow, else a copy.
 
@@ -31,6 +35,7 @@ def ravel(input: Tensor) -> Tensor:
     return ops.reshape(input, (-1,) if input.numel() else (0,))
 
 
+@of_tensors
 def view_as(input: Tensor, other: Tensor) -> Tensor:
     """A view of `input` with the shape of `other`.
 
@@ -39,6 +44,7 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
     return ops.view(input, other.shape)
 
 
+@of_tensors
 def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     """`input` with the shape of `other`: a view where the strides allow, else a copy.
 
@@ -47,6 +53,7 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     return ops.reshape(input, other.shape)
 
 
+@of_tensors
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
     """A view of `input` with its dims of size 1 repeated to the shape of `other`.
 
@@ -55,6 +62,7 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
     return ops.expand(input, other.shape)
 
 
+@of_tensors
 def fliplr(input: Tensor) -> Tensor:
     """A copy of `input` with dim 1 turned round.
 
@@ -65,6 +73,7 @@ def fliplr(input: Tensor) -> Tensor:
     return ops.flip(input, (1,))
 
 
+@of_tensors
 def flipud(input: Tensor) -> Tensor:
     """A copy of `input` with dim 0 turned round.
 
@@ -75,6 +84,7 @@ def flipud(input: Tensor) -> Tensor:
     return ops.flip(input, (0,))
 
 
+@of_tensors
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """A copy of `input` turned by `k` quarters in the plane of two dims, the first to the second.
 
@@ -82,10 +92,10 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """
     if len(dims) != 2:
         fail("rot90", f"dims {list(dims)} must name two dims")
-    first, second = (front("rot90", value, input.ndim, name="dims") for value in dims)
+    first, second = (front("rot90", index(value), input.ndim, name="dims") for value in dims)
     if first == second or input.ndim < 2:
         fail("rot90", f"dims {list(dims)} must name two different dims of {text(input.shape)}")
-    quarters = k % 4
+    quarters = index(k) % 4
     if quarters == 0:
         return ops.copy(input)
     if quarters == 2:
@@ -95,6 +105,7 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     return ops.flip(ops.transpose(input, first, second), (second,))
 
 
+@of_tensors
 def tile(input: Tensor, *dims: Any) -> Tensor:
     """`input` repeated along its last dims: `repeat` with 1 for the dims that are not named.
 
@@ -104,6 +115,7 @@ def tile(input: Tensor, *dims: Any) -> Tensor:
     return ops.repeat(input, (*(1,) * (input.ndim - len(counts)), *counts))
 
 
+@of_tensors
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """Of a tensor of one dim, the matrix with it on that diagonal; of a matrix, its diagonal.
 
@@ -116,6 +128,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     return ops.copy(ops.diagonal(input, diagonal))
 
 
+@of_tensors
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     """The matrix with the elements of `input`, in row-major order, on that diagonal.
 
@@ -124,6 +137,7 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     return ops.diag_embed(ravel(input), offset)
 
 
+@of_tensors
 def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """A copy of the `length` entries of `input` from `start` on along `dim`.
 
@@ -132,6 +146,7 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     return ops.copy(ops.narrow(input, dim, start, length))
 
 
+@of_tensors
 def repeat_interleave(
     input: Tensor,
     repeats: int | Tensor | None = None,
@@ -148,6 +163,8 @@ def repeat_interleave(
     Example: ``crt.repeat_interleave(crt.tensor([5, 6]), 2)`` is ``[5, 5, 6, 6]``.
     """
     if repeats is None:
+        if input.ndim != 1:
+            fail("repeat_interleave", f"counts {text(input.shape)} must have one dim")
         input, repeats = ops.arange(input.shape[0], device=input.device), input
     if dim is None:
         input, dim = ravel(input), 0
@@ -195,14 +212,15 @@ def _places(counts: list[int], total: int) -> Any:
     """Entry i, counts[i] times."""
     from .._native._core import empty
 
-    index = empty((total,), dtypes.int64)
+    places = empty((total,), dtypes.int64)
     start = 0
     for i, count in enumerate(counts):
-        ops.copy_(ops.narrow(index, 0, start, count), i)
+        ops.copy_(ops.narrow(places, 0, start, count), i)
         start += count
-    return index
+    return places
 
 
+@of_tensors
 def unravel_index(indices: Tensor, shape: int | Sequence[int] | Tensor) -> tuple[Tensor, ...]:
     """The indices along each dim of `shape` of places in row-major order.
 
@@ -221,12 +239,14 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int] | Tensor) -> tuple
     return tuple(found)
 
 
+@of_tensors
 def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     """The sums of `input` over the dims along which a tensor of that shape would broadcast to it.
 
     Example: ``crt.sum_to_size(crt.ones(2, 3), (1, 3))`` is ``[[2, 2, 2]]``.
     """
     target = tuple(size[0]) if len(size) == 1 and hasattr(size[0], "__iter__") else size
+    target = tuple(map(index, target))
     new = input.ndim - len(target)
     if new < 0 or any(
         want not in (1, have) for want, have in zip(target, input.shape[new:], strict=True)
@@ -238,6 +258,7 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     return ops.reshape(ops.sum(input, over, keepdim=True) if over else input, target)
 
 
+@of_tensors
 def fill(input: Tensor, value: Any) -> Tensor:
     """A tensor with the shape, dtype and device of `input`, whose every element is `value`.
 
@@ -246,6 +267,7 @@ def fill(input: Tensor, value: Any) -> Tensor:
     return ops.full(input.shape, value, dtype=input.dtype, device=input.device)
 
 
+@of_tensors
 def to(input: Tensor, target: Any = None, dtype: Any = None, **options: Any) -> Tensor:
     """`input` on another device, in another dtype, or both; see `Tensor.to`.
 

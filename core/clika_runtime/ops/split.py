@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+MOST_PARTS = 65536  # of a dim that has nothing to share
+
+
 def _check_tensor(op: str, input: Any) -> None:
     from .._native._core import Tensor
 
@@ -104,5 +107,7 @@ def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
         fail("chunk", f"chunks {chunks} must be at least 1")
     total = _known_size("chunk", input, dim)
     if total == 0:
+        if chunks > MOST_PARTS:
+            fail("chunk", f"chunks {chunks} is over the limit of {MOST_PARTS}")
         return split_with_sizes(input, [0] * chunks, dim)
     return split(input, -(-total // chunks), dim)
