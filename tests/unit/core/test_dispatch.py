@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -168,3 +169,12 @@ def test_pickled_operators_and_signatures() -> None:
     assert copy.deepcopy(crt.softmax) is crt.softmax
     assert "dim" in inspect.signature(crt.softmax).parameters
     assert crt.softmax.__doc__
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda: crt.eye(None), lambda: crt.zeros(3).flip(None), lambda: crt.zeros(3).select(0, None)],
+)
+def test_a_required_argument_is_not_none(call: Any) -> None:
+    with pytest.raises(TypeError, match=r"must be ints?, got None"):
+        call()
