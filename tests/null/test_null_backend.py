@@ -21,9 +21,17 @@ def test_it_is_small() -> None:
 @pytest.mark.parametrize("planned", [False, True], ids=["eager", "plan"])
 def test_every_case_has_the_shape_and_dtype_of_its_rule(null: Any, planned: bool) -> None:
     for case in CASES:
+        inferred = _kit.inferred(case)
+        open_sizes = any(size is None for shape, _ in inferred for size in shape)
+        if planned and open_sizes:  # the values say the size, and a recording has none
+            with pytest.raises(crt.UnsupportedError, match="depends on the values"):
+                _kit.call(case, "null", planned)
+            continue
         results, _ = _kit.call(case, "null", planned)
-        found = tuple((tuple(result.shape), result.dtype.name) for result in results)
-        assert found == _kit.inferred(case), str(case)
+        for result, (shape, dtype) in zip(results, inferred, strict=True):
+            assert result.dtype.name == dtype and len(result.shape) == len(shape), str(case)
+            for found, size in zip(result.shape, shape, strict=True):
+                assert size is None or found == size, str(case)
         assert all(result.device == crt.Device("null") for result in results), str(case)
 
 

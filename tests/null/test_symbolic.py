@@ -89,8 +89,8 @@ def test_joins_and_selections(recorder: Any, tokens: Any) -> None:
 
 def test_reductions_and_factories(tokens: Any) -> None:
     assert infer("sum", t(tokens, 4), (0,), True, None).shape == (1, 4)
-    assert infer("argmax", t(tokens, 4), -1, False).shape == (tokens,)
-    assert infer("softmax", t(tokens, 4), -1).shape == (tokens, 4)
+    assert infer("argmax", t(tokens, 4), -1, False, None).shape == (tokens,)
+    assert infer("softmax", t(tokens, 4), -1, None).shape == (tokens, 4)
     assert infer("zeros", (tokens, 4), None, None).shape == (tokens, 4)
     assert infer("arange", tokens, None, 1, None, None).shape == (tokens,)
 

@@ -97,7 +97,9 @@ def test_what_enters_a_kernel() -> None:
     assert record("logical_and").promote(ints, floats) is dtypes.bool
     assert record("div").promote(ints, ints, "none") is dtypes.float32
     assert record("div").promote(ints, ints, "floor") is dtypes.int32
-    assert record("sum").promote(ints, None, False, None) is dtypes.int64
+    # the kernel reads int32 and adds in int64
+    assert record("sum").promote(ints, None, False, None) is dtypes.int32
+    assert record("sum").infer(ints, None, False, None).dtype is dtypes.int64
     assert record("where").promote(meta("bool", (2,)), ints, floats) == (
         None,
         dtypes.float32,
