@@ -10,8 +10,8 @@ name, with its variant if only that is meant (``div.trunc_rounding``), and a fun
 sample's arguments (tensors and dtypes are ours already, devices are gone) or a `Twin`. None says
 that nothing here corresponds.
 
-Outcomes of a sample. ``passed``; ``skipped``, when we refuse it with a typed error (the reason is
-kept); ``failed``: another shape, dtype or value, or any other exception.
+Outcomes of a sample. ``passed``; ``skipped``, when we refuse it as an invalid argument or as
+unsupported (the reason is kept); ``failed``: another shape, dtype or value, or any other exception.
 
 Tolerances. Integers and bools are compared exactly. Floats are compared by what torch itself takes
 as close for the dtype (`torch.testing.assert_close`): 1.3e-6 relative and 1e-5 absolute for
@@ -39,7 +39,7 @@ import numpy as np
 
 import clika_runtime as crt
 from clika_runtime import dtypes, ops
-from clika_runtime.errors import ClikaRTError
+from clika_runtime.errors import InvalidArgumentError, UnsupportedError
 
 __all__ = [
     "DTYPES",
@@ -352,7 +352,7 @@ def _one(outcome: Outcome, twin: Twin, call: Any, want: Any, sample: Any) -> Non
         _compare(twin, got, want, sample)
     except Skip as reason:
         outcome.skipped[str(reason)] += 1
-    except (ClikaRTError, NotImplementedError) as refusal:
+    except (InvalidArgumentError, UnsupportedError, NotImplementedError) as refusal:
         outcome.skipped[f"{type(refusal).__name__}: {refusal}"] += 1
     except Exception as problem:
         text = f"{type(problem).__name__}: {problem}"
