@@ -127,6 +127,16 @@ _FUNCTIONS = {
         "triplet_margin_with_distance_loss multi_margin_loss multilabel_margin_loss "
         "multilabel_soft_margin_loss nll_loss cross_entropy gaussian_nll_loss"
     ),
+    "products": (
+        "mm bmm mv dot vdot inner outer addmm addmv addbmm baddbmm addr tensordot kron cross vecdot "
+        "chain_matmul matrix_power vander"
+    ),
+    "einsum": "einsum",
+    "windows": (
+        "hann_window hamming_window blackman_window bartlett_window kaiser_window cosine_window "
+        "gaussian_window exponential_window nuttall_window general_cosine_window "
+        "general_hamming_window"
+    ),
     "_seed": "manual_seed",
 }
 # Modules whose functions are not methods of Tensor.
@@ -142,6 +152,8 @@ _NO_METHODS = frozenset(
         "attention",
         "joining",
         "factories",
+        "einsum",
+        "windows",
     }
 )
 # Further names of operators and functions, as PyTorch has them.
@@ -186,6 +198,8 @@ _ALIASES = {
     "unsafe_split": "split",
     "unsafe_split_with_sizes": "split_with_sizes",
     "unsafe_chunk": "chunk",
+    "ger": "outer",
+    "multi_dot": "chain_matmul",
 }
 _SINGLE = (
     "where clamp cast copy copy_ reshape permute transpose squeeze unsqueeze expand narrow select "
