@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from .. import ops
 from ._promotion import FLOATS, INDEX
 from ._shapes import fail, same, text
+from .embedding import renormed
 from .record import Meta, op, static, tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .._native._core import Tensor
 
 
 def _infer(
@@ -50,6 +59,28 @@ def _infer(
     return Meta((bags, weight.shape[1]), weight.dtype)
 
 
+def _front(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def embedding_bag(
+        weight: Tensor,
+        ids: Tensor,
+        offsets: Tensor | None = None,
+        per_sample_weights: Tensor | None = None,
+        mode: str = "mean",
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+    ) -> Tensor:
+        options = (mode, include_last_offset, padding_idx)
+        if max_norm is None:
+            return call(weight, ids, offsets, per_sample_weights, *options)
+        table = renormed("embedding_bag", weight, max_norm, norm_type)
+        result = call(table, ids, offsets, per_sample_weights, *options)
+        return ops.cast(result, weight.dtype)
+
+    return embedding_bag
+
+
 op(
     "embedding_bag",
     doc="""
@@ -57,8 +88,9 @@ op(
 
     ids [B, L] are B bags; ids [L] are cut into bags at `offsets` [B] (with `include_last_offset`
     the last offset is the end). `per_sample_weights` scale the rows of a sum. Ids equal to
-    `padding_idx` do not count. A bag of nothing gives 0. Computed in float32, rounded once. An id
-    outside 0 .. N-1 is an error of the kernel.
+    `padding_idx` do not count. A bag of nothing gives 0. `max_norm` and `norm_type` are those of
+    `embedding`. Computed in float32, rounded once. An id outside 0 .. N-1 is an error of the
+    kernel.
     """,
     args=[
         tensor("weight", FLOATS),
@@ -70,5 +102,6 @@ op(
         static("padding_idx", "int", None),
     ],
     infer=_infer,
+    front=_front,
     method=False,
 )

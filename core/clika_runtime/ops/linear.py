@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import ops
-from ._promotion import FLOATS
+from ._promotion import INTS, NUMBERS
 from ._shapes import fail, same, text
 from .record import Meta, op, static, tensor
 
@@ -30,11 +30,19 @@ def _infer(input: Meta, weight: Meta, bias: Meta | None, mode: str) -> Meta:
             f"bias {text(bias.shape)} must be [{n}], one for each row of weight "
             f"{text(weight.shape)}",
         )
+    whole = {input.dtype.name in INTS, weight.scheme == 0 and weight.dtype.name in INTS}
+    if True in whole and (False in whole or weight.dtype is not input.dtype):
+        fail(
+            "linear",
+            f"input has dtype {input.dtype.name}, weight {weight.dtype.name}; integers go with "
+            "integers of the same dtype, convert one with .to()",
+        )
     return Meta((*input.shape[:-1], n), input.dtype)
 
 
 def _compose(input: Any, weight: Any, bias: Any, mode: str) -> Any:
-    dense = ops.dequantize(weight, input.dtype)
+    whole = input.dtype.name in INTS
+    dense = weight if whole else ops.dequantize(weight, input.dtype)
     if len(input.shape) > 1:
         result = ops.matmul(input, ops.transpose(dense, 0, 1))
     else:
@@ -48,15 +56,15 @@ op(
     input @ weight^T + bias, with input [..., K], weight [N, K] and bias [N]; the result is [...,
     N].
 
-    The weight is dense, in any floating-point dtype, or packed in a quantization scheme. `exact`
-    decodes a packed weight and multiplies in floating point; `fast` may quantize the input per
-    row in blocks of 32 and multiply integers. A row of the result depends on that row of the
-    input only, to the bit.
+    The weight is dense, in any floating-point dtype (integers go with integers), or packed in a
+    quantization scheme. `exact` decodes a packed weight and multiplies in floating point; `fast`
+    may quantize the input per row in blocks of 32 and multiply integers. A row of the result
+    depends on that row of the input only, to the bit.
     """,
     args=[
-        tensor("input", FLOATS),
-        tensor("weight", FLOATS, packed=True),
-        tensor("bias", FLOATS, optional=True),
+        tensor("input", NUMBERS),
+        tensor("weight", NUMBERS, packed=True),
+        tensor("bias", NUMBERS, optional=True),
         static("mode", "str", "exact", modes=("exact", "fast")),
     ],
     infer=_infer,

@@ -89,7 +89,7 @@ op(
     "bilinear" and "trilinear" weigh the two neighbours along each dim, "bicubic" the four by
     Keys' kernel with a = -0.75; places outside repeat the border. "area" averages as
     `adaptive_avg_pool2d` does. `antialias` widens the kernel by s where the image shrinks, as
-    Pillow does (bicubic with a = -0.5).
+    Pillow does (bicubic with a = -0.5). Bytes are rounded after each axis, the last one first.
     """,
     args=[
         tensor("input", FLOATS | _BYTES),

@@ -251,7 +251,8 @@ def _infer_pad(input: Meta, pad: tuple[int, ...], mode: str, value: Any) -> Meta
             fail("pad", f"pad {list(pad)} leaves {shape[at]} of dim {at} of {text(input.shape)}")
         if mode == "constant" or shape[at] == 0:
             continue
-        most = size - 1 if mode == "reflect" else size if mode == "circular" else LIMIT
+        kept = size + min(before, 0) + min(after, 0)
+        most = size - 1 if mode == "reflect" else kept if mode == "circular" else LIMIT
         if size == 0 or max(before, after) > most:
             fail(
                 "pad",
@@ -268,7 +269,7 @@ op(
     one before it, and so on; negative numbers take elements away.
 
     "constant" adds `value`, "reflect" mirrors without the border itself (as NumPy's reflect),
-    "replicate" repeats the border, "circular" goes on from the other side.
+    "replicate" repeats the border, "circular" goes on from the other side of what is kept.
     """,
     args=[
         tensor("input", ALL),

@@ -76,14 +76,15 @@ void weigh_axis(const clika_call* call, const Pass<C>& pass, const TapTable& t, 
   });
 }
 
-// Integers are rounded to the nearest, halves to even, within the range of the dtype.
-template <class C, class T>
+// Integers are rounded to the nearest, halves to even (bytes of images: up), within the range of the dtype.
+template <class C, class T, bool kUp = false>
 void store_rounded(const C* from, void* data, int64_t offset, int64_t step, int64_t n) {
   T* p = static_cast<T*>(data) + offset;
   const double low = static_cast<double>(std::numeric_limits<T>::min());
   const double high = static_cast<double>(std::numeric_limits<T>::max());
   for (int64_t i = 0; i < n; ++i) {
-    const double x = std::nearbyint(static_cast<double>(from[i]));
+    const double given = static_cast<double>(from[i]);
+    const double x = kUp ? std::floor(given + 0.5) : std::nearbyint(given);
     p[i * step] = x >= high ? std::numeric_limits<T>::max()
                   : x <= low ? std::numeric_limits<T>::min()
                              : static_cast<T>(x);
@@ -121,13 +122,16 @@ bool handlers(int32_t dtype, LoadTile<C>* load, StoreTile<C>* store) {
   }
 }
 
+// `bytes`: the image is one of bytes after each axis, the last axis first, as Pillow resamples; else the results
+// between two axes keep the compute type.
 template <class C>
-int32_t weigh(const clika_call* call, const TapTable* tables, const bool* over) {
+int32_t weigh(const clika_call* call, const TapTable* tables, const bool* over, bool bytes) {
   const clika_value& in = call->inputs[0];
   clika_value& out = call->outputs[0];
   LoadTile<C> load;
   StoreTile<C> store;
   if (!handlers<C>(in.dtype, &load, &store)) return no_compute(call);
+  if (bytes) store = in.dtype == CLIKA_UINT8 ? store_rounded<C, uint8_t, true> : store_rounded<C, int8_t, true>;
   int64_t shape[kAxes];
   int32_t axes[kAxes];
   int32_t n = 0;
@@ -137,7 +141,7 @@ int32_t weigh(const clika_call* call, const TapTable* tables, const bool* over) 
   }
   const void* from = in.data;
   for (int32_t i = 0; i < n; ++i) {
-    const int32_t d = axes[i];
+    const int32_t d = axes[bytes ? n - 1 - i : i];
     int64_t outer = 1;
     int64_t inner = 1;
     for (int32_t e = 0; e < d; ++e) outer *= shape[e];
@@ -145,17 +149,17 @@ int32_t weigh(const clika_call* call, const TapTable* tables, const bool* over) 
     const bool last = i == n - 1;
     void* to = out.data;
     if (!last) {
-      const size_t bytes = static_cast<size_t>(outer * tables[d].size * inner) * sizeof(C);
-      to = call->core->scratch(call, bytes);
+      const size_t room = static_cast<size_t>(outer * tables[d].size * inner) * sizeof(C);
+      to = call->core->scratch(call, room);
       if (to == nullptr) return CLIKA_UNAVAILABLE;
     }
     Pass<C> pass{Tiles<C>::loader(sizeof(C) == 4 ? CLIKA_FLOAT32 : CLIKA_FLOAT64),
                  Tiles<C>::storer(sizeof(C) == 4 ? CLIKA_FLOAT32 : CLIKA_FLOAT64), from, to, true};
-    if (i == 0) {
+    if (i == 0 || bytes) {
       pass.load = load;
       pass.direct = Tiles<C>::direct(in.dtype);
     }
-    if (last) pass.store = store;
+    if (last || bytes) pass.store = store;
     weigh_axis(call, pass, tables[d], outer, shape[d], inner);
     shape[d] = tables[d].size;
     from = to;
@@ -164,7 +168,7 @@ int32_t weigh(const clika_call* call, const TapTable* tables, const bool* over) 
 }
 
 // Resamples along the axes `over`; of no axis at all the input is copied.
-int32_t resample(const clika_call* call, const TapTable* tables, const bool* over, bool nearest) {
+int32_t resample(const clika_call* call, const TapTable* tables, const bool* over, bool nearest, bool image) {
   const clika_value& in = call->inputs[0];
   bool any = false;
   for (int32_t d = 0; d < in.rank; ++d) any = any || over[d];
@@ -172,8 +176,9 @@ int32_t resample(const clika_call* call, const TapTable* tables, const bool* ove
     pick(call, tables, over);
     return CLIKA_OK;
   }
-  const bool narrow = compute_of(in.dtype) == kFloat || bytes_of(in.dtype) == 1;
-  return narrow ? weigh<float>(call, tables, over) : weigh<double>(call, tables, over);
+  const bool byte = bytes_of(in.dtype) == 1;
+  const bool narrow = compute_of(in.dtype) == kFloat || byte;
+  return narrow ? weigh<float>(call, tables, over, image && byte) : weigh<double>(call, tables, over, false);
 }
 
 // attrs: size, scale_factor, mode, align_corners, recompute_scale_factor, antialias.
@@ -195,7 +200,7 @@ int32_t run_interpolate(const clika_call* call) {
     axis.fill(tables[d]);
     over[d] = true;
   }
-  return resample(call, tables, over, mode == kNearest || mode == kNearestExact);
+  return resample(call, tables, over, mode == kNearest || mode == kNearestExact, true);
 }
 
 // Results outside of the region take one value.
@@ -261,7 +266,7 @@ int32_t run_resize(const clika_call* call) {
     axis.fill(tables[d]);
     over[d] = true;
   }
-  const int32_t status = resample(call, tables, over, axis.mode == kResizeNearest);
+  const int32_t status = resample(call, tables, over, axis.mode == kResizeNearest, false);
   if (status != CLIKA_OK || axis.transform != kCrop) return status;
   const double value = call->attrs[11].v.f;
   if (out.dtype == CLIKA_FLOAT64) {

@@ -77,9 +77,10 @@ def _interpolate(
 ) -> Array:
     n = x.ndim - 2
     factors = None if scale_factor is None else [float(f) for f in np.ravel(scale_factor)] * n
-    kind = x.dtype.kind
+    whole = x.dtype.kind in "iu" and not mode.startswith("nearest")
+    limit = np.iinfo(x.dtype) if whole else None
     x = x.astype(np.float64)
-    for d in range(n):
+    for d in reversed(range(n)):
         extent = x.shape[1 + d]
         if factors is None:
             out = numbers(size, n)[d]
@@ -89,9 +90,8 @@ def _interpolate(
         if align:
             ratio = (extent - 1) / (out - 1) if out > 1 else 0.0
         x = _apply(x, 1 + d, _matrix(extent, out, mode, ratio, bool(align), antialias))
-    if kind in "iu":
-        limit = np.iinfo(np.uint8 if kind == "u" else np.int8)
-        x = np.clip(np.rint(x), limit.min, limit.max)
+        if limit is not None:  # bytes after each axis, as in Pillow
+            x = np.clip(np.floor(x + 0.5), limit.min, limit.max)
     return x
 
 

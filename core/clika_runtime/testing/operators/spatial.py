@@ -183,8 +183,13 @@ def _pad(x: Array, pad: Any, mode: str, value: Any) -> Array:
     options = {"constant_values": 0 if value is None else value} if mode == "constant" else {}
     if not pad:
         return x
+    cut = tuple(slice(max(-a, 0), x.shape[d] - max(-b, 0)) for d, (a, b) in enumerate(widths))
+    if mode == "circular":  # goes around what is kept
+        x, cut = x[cut], ()
     grown = np.pad(x, [(max(a, 0), max(b, 0)) for a, b in widths], _NUMPY[mode], **options)
-    cut = tuple(slice(max(-a, 0), grown.shape[d] - max(-b, 0)) for d, (a, b) in enumerate(widths))
+    if mode != "circular":
+        ends = [(max(-a, 0), max(-b, 0)) for a, b in widths]
+        cut = tuple(slice(a, grown.shape[d] - b) for d, (a, b) in enumerate(ends))
     return grown[cut]
 
 

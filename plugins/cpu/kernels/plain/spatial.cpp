@@ -5,16 +5,17 @@
 // ------------------------------------------------------------------ pad
 enum PadMode { kConstant = 0, kReflect, kReplicate, kCircular };
 
-// Where element i of a padded dimension comes from, -1 for the constant.
-int64_t source_of(int64_t i, int64_t size, int64_t mode) {
-  if (i >= 0 && i < size) return i;
+// Where element i of a padded dimension comes from, -1 for the constant. The elements from `first` to `last` are
+// kept.
+int64_t source_of(int64_t i, int64_t size, int64_t first, int64_t last, int64_t mode) {
+  if (i >= first && i < last) return i;
   switch (mode) {
     case kReflect:
-      return i < 0 ? -i : 2 * (size - 1) - i;
+      return i < 0 ? -i : i < size ? i : 2 * (size - 1) - i;
     case kReplicate:
-      return i < 0 ? 0 : size - 1;
+      return i < 0 ? 0 : std::min(i, size - 1);
     case kCircular:
-      return i < 0 ? i + size : i - size;
+      return i < first ? i + (last - first) : i - (last - first);
     default:
       return -1;
   }
@@ -70,7 +71,12 @@ int32_t run_pad(const clika_call* call) {
     rows *= d < last ? out.shape[d] : 1;
     tables[d] = static_cast<int64_t*>(call->core->scratch(call, static_cast<size_t>(out.shape[d]) * 8));
     if (tables[d] == nullptr) return CLIKA_UNAVAILABLE;
-    for (int64_t i = 0; i < out.shape[d]; ++i) tables[d][i] = source_of(i - before(d), in.shape[d], mode);
+    const int64_t start = -before(d);
+    const int64_t first = std::max<int64_t>(0, start);
+    const int64_t last_kept = std::min(in.shape[d], start + out.shape[d]);
+    for (int64_t i = 0; i < out.shape[d]; ++i) {
+      tables[d][i] = source_of(start + i, in.shape[d], first, last_kept, mode);
+    }
   }
   char value[8] = {};
   constant_of(call, in.dtype, value);
