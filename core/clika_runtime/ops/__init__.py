@@ -84,6 +84,7 @@ _GROUPS = {
     "packed": "packed_slots rotary_embedding",
     "creation": "eye linspace logspace tril_indices triu_indices",
     "advanced_indexing": "index index_put_",
+    "fourier": "fft ifft rfft irfft",
 }
 # Module -> Python functions over operators: they have no record and no node of their own.
 _FUNCTIONS = {
@@ -128,10 +129,14 @@ _FUNCTIONS = {
         "multilabel_soft_margin_loss nll_loss cross_entropy gaussian_nll_loss"
     ),
     "products": (
-        "mm bmm mv dot vdot inner outer addmm addmv addbmm baddbmm addr tensordot kron cross vecdot "
-        "chain_matmul matrix_power vander"
+        "mm bmm mv dot vdot inner outer addmm addmv addbmm baddbmm addr tensordot kron cross "
+        "vecdot chain_matmul matrix_power vander"
     ),
     "einsum": "einsum",
+    "transforms": (
+        "fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn hfft ihfft hfft2 ihfft2 hfftn ihfftn "
+        "fftfreq rfftfreq fftshift ifftshift"
+    ),
     "windows": (
         "hann_window hamming_window blackman_window bartlett_window kaiser_window cosine_window "
         "gaussian_window exponential_window nuttall_window general_cosine_window "
@@ -153,6 +158,7 @@ _NO_METHODS = frozenset(
         "joining",
         "factories",
         "einsum",
+        "transforms",
         "windows",
     }
 )

@@ -395,7 +395,7 @@ def _as_torch(value: Any) -> Any:
     if isinstance(value, crt.Tensor):
         return to_torch(value)
     if isinstance(value, torch.Tensor):
-        return torch.view_as_real(value) if value.is_complex() else value
+        return torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
     if isinstance(value, (list, tuple)):
         return [_as_torch(item) for item in value]
     return value
