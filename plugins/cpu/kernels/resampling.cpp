@@ -122,8 +122,8 @@ bool handlers(int32_t dtype, LoadTile<C>* load, StoreTile<C>* store) {
   }
 }
 
-// `bytes`: the image is one of bytes after each axis, the last axis first, as Pillow resamples; else the results
-// between two axes keep the compute type.
+// `bytes`: the image is one of bytes after each axis, the last axis first, as PyTorch resamples bytes; else the
+// results between two axes keep the compute type.
 template <class C>
 int32_t weigh(const clika_call* call, const TapTable* tables, const bool* over, bool bytes) {
   const clika_value& in = call->inputs[0];

@@ -227,5 +227,6 @@ TWINS: dict[str, Any] = {
     "native_group_norm": _first_result(_native_group_norm, "native_group_norm"),
     "nn.functional.scaled_dot_product_attention": Twin(_attention, compare=_unless_dropped),
     "nn.functional.embedding": _from_float32(_embedding, "nn.functional.embedding"),
-    "nn.functional.embedding_bag": _from_float32(_embedding_bag, "nn.functional.embedding_bag"),
+    # torch writes rows of a limited norm back into the bfloat16 table before it adds them up.
+    "nn.functional.embedding_bag": Twin(_embedding_bag, close={"bfloat16": (1.6e-2, 2e-2)}),
 }

@@ -90,7 +90,7 @@ def _interpolate(
         if align:
             ratio = (extent - 1) / (out - 1) if out > 1 else 0.0
         x = _apply(x, 1 + d, _matrix(extent, out, mode, ratio, bool(align), antialias))
-        if limit is not None:  # bytes after each axis, as in Pillow
+        if limit is not None:  # bytes after each axis
             x = np.clip(np.floor(x + 0.5), limit.min, limit.max)
     return x
 
