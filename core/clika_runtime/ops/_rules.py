@@ -175,18 +175,6 @@ def binary(
     )
 
 
-def check_tensors(name: str, **arguments: Any) -> None:
-    """For Python functions over operators: ``TypeError`` for an argument that is no tensor."""
-    from .._native._core import Tensor
-
-    for word, value in arguments.items():
-        if not isinstance(value, Tensor):
-            raise TypeError(
-                f"{name}: {word} must be a tensor, got {type(value).__name__}; make one with "
-                "clika_runtime.tensor()"
-            )
-
-
 def as_bool(_: Any) -> Any:
     return dtypes.bool
 
@@ -196,7 +184,6 @@ __all__ = [
     "BOOL",
     "as_bool",
     "binary",
-    "check_tensors",
     "common",
     "gated",
     "halved",

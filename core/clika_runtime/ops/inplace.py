@@ -3,34 +3,45 @@ bytes of `input`, which keeps its shape and dtype, and is returned."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from ._functions import of_tensors
+
+if TYPE_CHECKING:
+    from .._native._core import Tensor
 
 
-def add_(input: Any, other: Any, *, alpha: float = 1) -> Any:
+@of_tensors
+def add_(input: Tensor, other: Tensor | float, *, alpha: float = 1) -> Tensor:
     """input += alpha * other, in place."""
     return input.add_(other, alpha=alpha)
 
 
-def sub_(input: Any, other: Any, *, alpha: float = 1) -> Any:
+@of_tensors
+def sub_(input: Tensor, other: Tensor | float, *, alpha: float = 1) -> Tensor:
     """input -= alpha * other, in place."""
     return input.sub_(other, alpha=alpha)
 
 
-def mul_(input: Any, other: Any) -> Any:
+@of_tensors
+def mul_(input: Tensor, other: Tensor | float) -> Tensor:
     """input *= other, in place."""
     return input.mul_(other)
 
 
-def div_(input: Any, other: Any, *, rounding_mode: str = "none") -> Any:
+@of_tensors
+def div_(input: Tensor, other: Tensor | float, *, rounding_mode: str = "none") -> Tensor:
     """input /= other, in place."""
     return input.div_(other, rounding_mode=rounding_mode)
 
 
-def relu_(input: Any) -> Any:
+@of_tensors
+def relu_(input: Tensor) -> Tensor:
     """input = max(input, 0), in place."""
     return input.relu_()
 
 
-def clamp_(input: Any, min: Any = None, max: Any = None) -> Any:
+@of_tensors
+def clamp_(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """input = min(max(input, min), max), in place."""
     return input.clamp_(min, max)

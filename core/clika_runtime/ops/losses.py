@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from .. import ops
 from ..errors import InvalidArgumentError
+from ._functions import of_tensors
 from ._promotion import result_type
-from ._rules import check_tensors
 from ._shapes import fail, text
 from .distances import _wide, cosine_similarity, pairwise_distance
 from .record import Meta, static
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from .._native._core import Tensor
 
 _REDUCTION = static("reduction", "str", "mean", modes=("none", "mean", "sum"))
 
@@ -30,50 +32,52 @@ def _reduce(values: Any, reduction: str, dtype: Any, weight: Any = None) -> Any:
     return ops.cast(values, dtype)
 
 
-def _common(name: str, **tensors: Any) -> Any:
-    """The common dtype of arguments, which must be tensors."""
-    check_tensors(name, **tensors)
-    return result_type(*(Meta(tuple(x.shape), x.dtype) for x in tensors.values()))
+def _common(*tensors: Tensor) -> Any:
+    return result_type(*(Meta(tuple(x.shape), x.dtype) for x in tensors))
 
 
-def _floats(name: str, **tensors: Any) -> Any:
+def _floats(name: str, *tensors: Tensor) -> Any:
     """The common dtype of tensors, which must be a floating-point one."""
-    dtype = _common(name, **tensors)
+    dtype = _common(*tensors)
     if dtype.kind != "f":
         fail(name, f"operands of dtype {dtype.name} are refused; convert one with .to(float32)")
     return dtype
 
 
-def _weights(name: str, weight: Any) -> Any:
-    check_tensors(name, weight=weight)
-    return _wide(weight)
-
-
 def _pair(name: str, input: Any, target: Any) -> tuple[Any, Any, Any]:
-    dtype = _floats(name, input=input, target=target)
+    dtype = _floats(name, input, target)
     return _wide(ops.cast(input, dtype)), _wide(ops.cast(target, dtype)), dtype
 
 
-def mse_loss(input: Any, target: Any, reduction: str = "mean", weight: Any = None) -> Any:
+@of_tensors
+def mse_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None
+) -> Tensor:
     """weight * (input - target)^2; the mean is over the weights, if there are any."""
     x, y, dtype = _pair("mse_loss", input, target)
-    return _weighted("mse_loss", ops.square(ops.sub(x, y)), weight, reduction, dtype)
+    return _weighted(ops.square(ops.sub(x, y)), weight, reduction, dtype)
 
 
-def l1_loss(input: Any, target: Any, reduction: str = "mean", weight: Any = None) -> Any:
+@of_tensors
+def l1_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None
+) -> Tensor:
     """weight * |input - target|; the mean is over the weights, if there are any."""
     x, y, dtype = _pair("l1_loss", input, target)
-    return _weighted("l1_loss", ops.abs(ops.sub(x, y)), weight, reduction, dtype)
+    return _weighted(ops.abs(ops.sub(x, y)), weight, reduction, dtype)
 
 
-def _weighted(name: str, values: Any, weight: Any, reduction: str, dtype: Any) -> Any:
+def _weighted(values: Any, weight: Any, reduction: str, dtype: Any) -> Any:
     if weight is None:
         return _reduce(values, reduction, dtype)
-    weight = ops.expand(_weights(name, weight), values.shape)
+    weight = ops.expand(_wide(weight), values.shape)
     return _reduce(ops.mul(values, weight), reduction, dtype, weight)
 
 
-def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Any:
+@of_tensors
+def smooth_l1_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0
+) -> Tensor:
     """d^2 / (2 beta) where d = |input - target| is below beta, else d - beta / 2."""
     if beta < 0:
         fail("smooth_l1_loss", f"beta must be >= 0, got {beta}")
@@ -85,9 +89,14 @@ def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float
     return _reduce(ops.where(ops.lt(gap, beta), near, ops.sub(gap, 0.5 * beta)), reduction, dtype)
 
 
+@of_tensors
 def huber_loss(
-    input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None
-) -> Any:
+    input: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Tensor | None = None,
+) -> Tensor:
     """d^2 / 2 where d = |input - target| is at most delta, else delta (d - delta / 2)."""
     if not delta > 0:
         fail("huber_loss", f"delta must be > 0, got {delta}")
@@ -95,51 +104,50 @@ def huber_loss(
     gap = ops.abs(ops.sub(x, y))
     far = ops.mul(ops.sub(gap, 0.5 * delta), delta)
     values = ops.where(ops.le(gap, delta), ops.mul(ops.square(gap), 0.5), far)
-    return _weighted("huber_loss", values, weight, reduction, dtype)
+    return _weighted(values, weight, reduction, dtype)
 
 
+@of_tensors
 def binary_cross_entropy(
-    input: Any, target: Any, weight: Any = None, reduction: str = "mean"
-) -> Any:
+    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
+) -> Tensor:
     """-weight * (target ln(input) + (1 - target) ln(1 - input)), logarithms at least -100."""
     x, y, dtype = _pair("binary_cross_entropy", input, target)
     yes = ops.mul(ops.maximum(ops.log(x), -100.0), y)
     no = ops.mul(ops.maximum(ops.log1p(ops.neg(x)), -100.0), ops.sub(1.0, y))
     values = ops.neg(ops.add(yes, no))
     return _reduce(
-        values if weight is None else ops.mul(values, _weights("binary_cross_entropy", weight)),
+        values if weight is None else ops.mul(values, _wide(weight)),
         reduction,
         dtype,
     )
 
 
+@of_tensors
 def binary_cross_entropy_with_logits(
-    input: Any,
-    target: Any,
-    weight: Any = None,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
     reduction: str = "mean",
-    pos_weight: Any = None,
-) -> Any:
+    pos_weight: Tensor | None = None,
+) -> Tensor:
     """binary_cross_entropy of sigmoid(input), without overflow; `pos_weight` weighs the target."""
     x, y, dtype = _pair("binary_cross_entropy_with_logits", input, target)
     slope: Any = (
-        1.0
-        if pos_weight is None
-        else ops.add(
-            ops.mul(ops.sub(_weights("binary_cross_entropy_with_logits", pos_weight), 1.0), y), 1.0
-        )
+        1.0 if pos_weight is None else ops.add(ops.mul(ops.sub(_wide(pos_weight), 1.0), y), 1.0)
     )
     values = ops.sub(ops.mul(ops.sub(1.0, y), x), ops.mul(ops.logsigmoid(x), slope))
     return _reduce(
-        values
-        if weight is None
-        else ops.mul(values, _weights("binary_cross_entropy_with_logits", weight)),
+        values if weight is None else ops.mul(values, _wide(weight)),
         reduction,
         dtype,
     )
 
 
-def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Any:
+@of_tensors
+def kl_div(
+    input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False
+) -> Tensor:
     """target (ln(target) - input) for log-probabilities `input`; with `log_target`, the target is
     a logarithm too. ``reduction="batchmean"`` is the sum over the size of dim 0."""
     x, y, dtype = _pair("kl_div", input, target)
@@ -154,17 +162,18 @@ def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = 
     return _reduce(values, reduction, dtype)
 
 
+@of_tensors
 def poisson_nll_loss(
-    input: Any,
-    target: Any,
+    input: Tensor,
+    target: Tensor,
     log_input: bool = True,
     full: bool = False,
     eps: float = 1e-8,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """e^input - target * input, or input - target ln(input + eps) without `log_input`. `full` adds
     Stirling's approximation of ln(target!) where the target is above 1."""
-    dtype = _common("poisson_nll_loss", input=input, target=target)
+    dtype = _common(input, target)
     whole = dtype.kind != "f"
     x, y = (value if whole else _wide(ops.cast(value, dtype)) for value in (input, target))
     if log_input:
@@ -179,25 +188,27 @@ def poisson_nll_loss(
     return _reduce(values, reduction, values.dtype if whole else dtype)
 
 
-def soft_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
+@of_tensors
+def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """ln(1 + e^(-target * input)) for targets -1 and 1."""
     x, y, dtype = _pair("soft_margin_loss", input, target)
     return _reduce(ops.neg(ops.logsigmoid(ops.mul(x, y))), reduction, dtype)
 
 
+@of_tensors
 def margin_ranking_loss(
-    input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "mean"
-) -> Any:
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
+) -> Tensor:
     """max(0, -target (input1 - input2) + margin) for targets -1 and 1."""
-    _common("margin_ranking_loss", input1=input1, input2=input2, target=target)
     gap = ops.mul(ops.neg(target), ops.sub(input1, input2))
     gap = ops.add(gap, float(margin))  # integers become float32
     return _reduce(ops.maximum(gap, 0.0), reduction, gap.dtype)
 
 
+@of_tensors
 def hinge_embedding_loss(
-    input: Any, target: Any, margin: float = 1.0, reduction: str = "mean"
-) -> Any:
+    input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean"
+) -> Tensor:
     """input where the target is 1, max(0, margin - input) where it is -1."""
     x, y, dtype = _pair("hinge_embedding_loss", input, target)
     far = ops.where(ops.ne(y, 1), ops.maximum(ops.sub(margin, x), 0.0), 0.0)
@@ -205,12 +216,12 @@ def hinge_embedding_loss(
     return _reduce(ops.add(far, near), reduction, dtype)
 
 
+@of_tensors
 def cosine_embedding_loss(
-    input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "mean"
-) -> Any:
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
+) -> Tensor:
     """1 - cos(input1, input2) where the target is 1, max(0, cos - margin) where it is -1. The last
     dim holds the vectors."""
-    check_tensors("cosine_embedding_loss", input1=input1, input2=input2, target=target)
     cosine = cosine_similarity(input1, input2, dim=-1)
     dtype = cosine.dtype
     cosine = _wide(cosine)
@@ -229,16 +240,17 @@ def _triplets(near: Any, far: Any, swapped: Any, margin: float, reduction: str) 
     return _reduce(ops.maximum(gap, 0.0), reduction, dtype)
 
 
+@of_tensors
 def triplet_margin_loss(
-    anchor: Any,
-    positive: Any,
-    negative: Any,
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
     margin: float = 1.0,
     p: float = 2.0,
     eps: float = 1e-6,
     swap: bool = False,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """max(0, |anchor - positive| - |anchor - negative| + margin) in the p-norm of the last dim.
     With `swap`, the negative's distance is the smaller one of those to anchor and positive."""
     near = pairwise_distance(anchor, positive, p, eps)
@@ -247,16 +259,17 @@ def triplet_margin_loss(
     return _triplets(near, far, swapped, margin, reduction)
 
 
+@of_tensors
 def triplet_margin_with_distance_loss(
-    anchor: Any,
-    positive: Any,
-    negative: Any,
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
     *,
     distance_function: Callable[[Any, Any], Any] | None = None,
     margin: float = 1.0,
     swap: bool = False,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """triplet_margin_loss with a distance function of one's own; by default `pairwise_distance`."""
     distance = pairwise_distance if distance_function is None else distance_function
     swapped = distance(positive, negative) if swap else None
@@ -277,39 +290,37 @@ def _one_of(name: str, input: Any, target: Any) -> Any:
     return ops.reshape(target, (*rows, 1))
 
 
+@of_tensors
 def multi_margin_loss(
-    input: Any,
-    target: Any,
+    input: Tensor,
+    target: Tensor,
     p: int = 1,
     margin: float = 1.0,
-    weight: Any = None,
+    weight: Tensor | None = None,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """The mean over classes i other than the target y of weight[y] max(0, margin - x[y] + x[i])^p,
     for input ``[N, C]`` or ``[C]`` and p 1 or 2."""
     if p not in (1, 2):
         fail("multi_margin_loss", f"p must be 1 or 2, got {p}")
-    dtype = _floats("multi_margin_loss", input=input)
-    check_tensors("multi_margin_loss", target=target)
+    dtype = _floats("multi_margin_loss", input)
     x = _wide(input) if len(input.shape) else ops.reshape(_wide(input), (1,))
     index = _one_of("multi_margin_loss", x, target)
     gap = ops.maximum(ops.add(ops.sub(x, ops.gather(x, -1, index)), margin), 0.0)
     values = ops.square(gap) if p == 2 else gap
     if weight is not None:
-        weights = ops.index_select(
-            _weights("multi_margin_loss", weight), 0, ops.reshape(index, (-1,))
-        )
+        weights = ops.index_select(_wide(weight), 0, ops.reshape(index, (-1,)))
         values = ops.mul(values, ops.reshape(weights, index.shape))
     classes = ops.arange(int(x.shape[-1]), dtype=index.dtype)
     values = ops.masked_fill(values, ops.eq(classes, index), 0.0)
     return _reduce(ops.mean(values, -1), reduction, dtype)
 
 
-def multilabel_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
+@of_tensors
+def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """The sum over labels y and classes i that are no label of max(0, 1 - (x[y] - x[i])), over the
     number of classes. The labels of a row are the entries of `target` before its first -1."""
-    dtype = _floats("multilabel_margin_loss", input=input)
-    check_tensors("multilabel_margin_loss", target=target)
+    dtype = _floats("multilabel_margin_loss", input)
     if tuple(input.shape) != tuple(target.shape):
         fail(
             "multilabel_margin_loss",
@@ -332,15 +343,16 @@ def multilabel_margin_loss(input: Any, target: Any, reduction: str = "mean") -> 
     return _reduce(values if len(input.shape) > 1 else ops.reshape(values, ()), reduction, dtype)
 
 
+@of_tensors
 def multilabel_soft_margin_loss(
-    input: Any, target: Any, weight: Any = None, reduction: str = "mean"
-) -> Any:
+    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
+) -> Tensor:
     """The mean over classes of -weight (target ln(sigmoid(x)) + (1 - target) ln(sigmoid(-x)))."""
     x, y, dtype = _pair("multilabel_soft_margin_loss", input, target)
     yes = ops.mul(ops.logsigmoid(x), y)
     values = ops.neg(ops.add(yes, ops.mul(ops.logsigmoid(ops.neg(x)), ops.sub(1.0, y))))
     if weight is not None:
-        values = ops.mul(values, _weights("multilabel_soft_margin_loss", weight))
+        values = ops.mul(values, _wide(weight))
     return _reduce(ops.mean(values, -1), reduction, dtype)
 
 
@@ -354,17 +366,17 @@ def _classes_last(x: Any) -> Any:
     return ops.movedim(x, 1, -1) if len(x.shape) > 2 else x
 
 
+@of_tensors
 def nll_loss(
-    input: Any,
-    target: Any,
-    weight: Any = None,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """-weight[y] * input[y] for log-probabilities ``[C]``, ``[N, C]`` or ``[N, C, d...]`` and class
     numbers y; the mean is over the weights. A target of `ignore_index` counts for nothing."""
-    dtype = _floats("nll_loss", input=input)
-    check_tensors("nll_loss", target=target)
+    dtype = _floats("nll_loss", input)
     _check_rank("nll_loss", input)
     x = _classes_last(_wide(input))
     index = _one_of("nll_loss", x, target)
@@ -374,21 +386,22 @@ def nll_loss(
     if weight is None:
         weights = ops.cast(kept, x.dtype)
     else:
-        picked = ops.index_select(_weights("nll_loss", weight), 0, ops.reshape(safe, (-1,)))
+        picked = ops.index_select(_wide(weight), 0, ops.reshape(safe, (-1,)))
         weights = ops.where(kept, ops.reshape(picked, index.shape), 0.0)
     values = ops.where(kept, ops.mul(chosen, weights), 0.0)
     rows = tuple(target.shape) if reduction == "none" else (-1,)
     return _reduce(ops.reshape(values, rows), reduction, dtype, weights)
 
 
+@of_tensors
 def cross_entropy(
-    input: Any,
-    target: Any,
-    weight: Any = None,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
-) -> Any:
+) -> Tensor:
     """nll_loss of log_softmax(input) over the classes (dim 1, or dim 0 of ``[C]``).
 
     A floating-point target of input's shape holds probabilities. `label_smoothing` s mixes the
@@ -396,8 +409,7 @@ def cross_entropy(
     """
     if not 0 <= label_smoothing <= 1:
         fail("cross_entropy", f"label_smoothing must be in [0, 1], got {label_smoothing}")
-    dtype = _floats("cross_entropy", input=input)
-    check_tensors("cross_entropy", target=target)
+    dtype = _floats("cross_entropy", input)
     _check_rank("cross_entropy", input)
     x = ops.log_softmax(_wide(input), 1 if len(input.shape) > 1 else 0)
     classes = int(input.shape[1] if len(input.shape) > 1 else input.shape[0])
@@ -407,7 +419,7 @@ def cross_entropy(
             y = ops.add(ops.mul(y, 1 - label_smoothing), label_smoothing / classes)
         product = ops.mul(y, _classes_last(x))
         if weight is not None:
-            product = ops.mul(product, _weights("cross_entropy", weight))
+            product = ops.mul(product, _wide(weight))
         values = ops.neg(ops.sum(product, -1))
         if reduction == "mean":
             rows = max(math.prod(values.shape), 1)
@@ -418,7 +430,7 @@ def cross_entropy(
         return ops.cast(hard, dtype)
     rows_last = _classes_last(x)
     if weight is not None:
-        rows_last = ops.mul(rows_last, _weights("cross_entropy", weight))
+        rows_last = ops.mul(rows_last, _wide(weight))
     kept = ops.ne(target, ignore_index)
     smooth = ops.where(kept, ops.neg(ops.sum(rows_last, -1)), 0.0)
     if reduction == "mean":
@@ -426,9 +438,7 @@ def cross_entropy(
             share: Any = ops.sum(ops.cast(kept, x.dtype))
         else:
             safe = ops.reshape(ops.where(kept, target, 0), (-1,))
-            picked = ops.reshape(
-                ops.index_select(_weights("cross_entropy", weight), 0, safe), target.shape
-            )
+            picked = ops.reshape(ops.index_select(_wide(weight), 0, safe), target.shape)
             share = ops.sum(ops.where(kept, picked, 0.0))
         smooth = ops.div(ops.sum(smooth), share)
     else:
@@ -437,14 +447,15 @@ def cross_entropy(
     return ops.cast(mixed, dtype)
 
 
+@of_tensors
 def gaussian_nll_loss(
-    input: Any,
-    target: Any,
+    input: Tensor,
+    target: Tensor,
     var: Any,
     full: bool = False,
     eps: float = 1e-6,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """(ln(v) + (input - target)^2 / v) / 2 with v = max(var, eps), a tensor or a number; `full`
     adds ln(2 pi) / 2. A `var` without the last dim, or of size 1 there, is one for the row."""
     x, y, dtype = _pair("gaussian_nll_loss", input, target)
