@@ -54,6 +54,8 @@ def default_of(arg: Arg) -> str:
 def result_of(record: Record) -> str:
     if record.outputs == 1:
         return "Tensor"
+    if record.outputs == 0:  # as many as the rule gives
+        return "tuple[Tensor, ...]"
     return f"tuple[{', '.join(['Tensor'] * record.outputs)}]"
 
 

@@ -92,7 +92,7 @@ def _counts(sizes: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -
 
 
 def _im2col(x: Array, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Array:
-    n = 2 if isinstance(kernel, int) else max(len(kernel), 1)
+    n = 2 if isinstance(kernel, int) or len(kernel) == 1 else len(kernel)
     kernel, dilation, padding, stride = (numbers(v, n) for v in (kernel, dilation, padding, stride))
     images = x if x.ndim == n + 2 else x[None]
     counts = _counts(images.shape[1:-1], kernel, dilation, padding, stride)
