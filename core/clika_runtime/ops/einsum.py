@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from .. import ops
-from ._rules import check_tensors
 from ._shapes import fail, product, text
 from .products import _one_dtype, wide
 
@@ -32,8 +31,14 @@ def einsum(equation: str, *operands: Any) -> Any:
         raise TypeError(f"einsum: equation must be a str, got {type(equation).__name__}")
     if not operands:
         fail("einsum", f"'{equation}' has no operands")
+    from .._native._core import Tensor
+
     for i, x in enumerate(operands):
-        check_tensors("einsum", **{f"operand {i}": x})
+        if not isinstance(x, Tensor):
+            raise TypeError(
+                f"einsum: operand {i} must be a tensor, got {type(x).__name__}; make one with "
+                "clika_runtime.tensor()"
+            )
     dt = _one_dtype("einsum", *operands)
     inputs, output = _parse(equation, [x.ndim for x in operands])
     sizes = _sizes(equation, inputs, operands)
