@@ -185,8 +185,11 @@ def function(name: str) -> list[str]:
         if item.kind is item.KEYWORD_ONLY and not named:
             listed.append("*")
             named = True
+        if item.kind is item.VAR_POSITIONAL:
+            named = True
+        stars = {item.VAR_POSITIONAL: "*", item.VAR_KEYWORD: "**"}.get(item.kind, "")
         default = "" if item.default is item.empty else f" = {item.default!r}"
-        listed.append(f"{item.name}: {item.annotation}{default}")
+        listed.append(f"{stars}{item.name}: {item.annotation}{default}")
     return signature(name, listed, found.return_annotation)
 
 

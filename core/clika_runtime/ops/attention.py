@@ -114,7 +114,7 @@ def generate_rotary_cache(
     inv_freq = Tensor.from_bytes(data, (1, head_dim // 2), dtypes.float32)
     if device is not None:
         inv_freq = inv_freq.to(device)
-    places = ops.arange(max_positions, dtype=dtypes.float32, device=device)
+    places = ops.arange(max_positions, dtype=dtypes.float32, device=inv_freq.device)
     angles = ops.mul(ops.unsqueeze(places, 1), inv_freq)
     wanted = dtypes.float32 if dtype is None else dtype
     return ops.cast(ops.cos(angles), wanted), ops.cast(ops.sin(angles), wanted)

@@ -168,7 +168,7 @@ operator(
     float32=(2, 4),
     narrow=(1, 0.01),
     example=(
-        "cos, sin = crt.generate_rotary_cache(2, 4)\n"
+        "cos, sin = crt.tensor([[1.0], [0.0]]), crt.tensor([[0.0], [1.0]])\n"
         "crt.rotary_embedding(crt.tensor([[[1.0, 0.0]]]), cos, sin, crt.tensor([1]))"
     ),
 )
