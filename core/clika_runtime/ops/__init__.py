@@ -85,6 +85,7 @@ _GROUPS = {
     "creation": "eye linspace logspace tril_indices triu_indices",
     "advanced_indexing": "index index_put_",
     "fourier": "fft ifft rfft irfft",
+    "decompositions": ("cholesky lu_factor det slogdet inv solve solve_triangular qr eigh svd"),
 }
 # Module -> Python functions over operators: they have no record and no node of their own.
 _FUNCTIONS = {
@@ -133,6 +134,10 @@ _FUNCTIONS = {
         "vecdot chain_matmul matrix_power vander"
     ),
     "einsum": "einsum",
+    "matrices": (
+        "lu lu_solve logdet eigvalsh svdvals pinv matrix_rank matrix_norm cholesky_solve "
+        "cholesky_inverse"
+    ),
     "transforms": (
         "fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn hfft ihfft hfft2 ihfft2 hfftn ihfftn "
         "fftfreq rfftfreq fftshift ifftshift"
@@ -206,6 +211,8 @@ _ALIASES = {
     "unsafe_chunk": "chunk",
     "ger": "outer",
     "multi_dot": "chain_matmul",
+    "inverse": "inv",
+    "pinverse": "pinv",
 }
 _SINGLE = (
     "where clamp cast copy copy_ reshape permute transpose squeeze unsqueeze expand narrow select "

@@ -365,13 +365,15 @@ def _chained(chain: list[Any]) -> Any:
 def matrix_power(input: Tensor, n: int) -> Tensor:
     """The product of n copies of square matrices [..., M, M], by repeated squaring; n 0 is eye.
 
-    A negative n is not taken.
+    A negative n multiplies inverses.
     """
     name = "matrix_power"
     if input.ndim < 2 or input.shape[-1] != input.shape[-2]:
         fail(name, f"input must be square matrices [..., M, M], got {text(input.shape)}")
-    if isinstance(n, bool) or not isinstance(n, int) or not 0 <= n < 2**63:
-        fail(name, f"n must be an int of at least 0, got {n!r}")
+    if isinstance(n, bool) or not isinstance(n, int) or abs(n) >= 2**63:
+        fail(name, f"n must be an int, got {n!r}")
+    if n < 0:
+        return matrix_power(ops.inv(input), -n)
     if n == 0:
         unit = ops.eye(input.shape[-1], dtype=input.dtype, device=input.device)
         return ops.copy(ops.expand(unit, tuple(input.shape)))

@@ -8,6 +8,43 @@ from typing import Any
 from clika_runtime import dtypes, ops
 from tests.oracles.opinfo import Twin
 
+# torch decomposes in float32, and the condition of its samples is up to a few hundred.
+_FACTORS = {"float32": (1e-3, 1e-4)}
+
+
+def factors(call: Callable[..., Any]) -> Twin:
+    """Results that do not depend on a choice of signs."""
+    return Twin(call, close=_FACTORS)
+
+
+def shapes_and(rebuilt: Callable[..., Any]) -> Callable[..., None]:
+    """Compares what is built from results whose signs are free, and shapes and dtypes."""
+
+    def compare(got: Any, want: Any, sample: Any) -> None:
+        import torch
+
+        for one, other in zip(got, want, strict=True):
+            assert one.shape == other.shape, f"{list(one.shape)}, torch has {list(other.shape)}"
+            assert one.dtype == other.dtype, f"{one.dtype}, torch has {other.dtype}"
+        for one, other in zip(rebuilt(*got), rebuilt(*want), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+    return compare
+
+
+def _of_eigh(values: Any, vectors: Any) -> Any:
+    square = vectors.mT @ vectors
+    return values, vectors * values.unsqueeze(-2) @ vectors.mT, square
+
+
+def _of_svd(u: Any, s: Any, vh: Any) -> Any:
+    k = s.shape[-1]
+    return s, u[..., :k] * s.unsqueeze(-2) @ vh[..., :k, :], u.mT @ u, vh @ vh.mT
+
+
+def _of_qr(q: Any, r: Any) -> Any:
+    return (q @ r, q.mT @ q) if q.ndim > 1 else (r.mT @ r,)
+
 
 def window(call: Callable[..., Any]) -> Callable[..., Any]:
     """torch.signal.windows: `sym` is the opposite of `periodic`, and the default."""
@@ -55,10 +92,36 @@ TWINS: dict[str, Any] = {
     "__rmatmul__": sums(lambda x, other: ops.matmul(other, x)),
     "einsum": lambda operands, equation: ops.einsum(equation, *operands),
     "linalg.cross": sums(lambda x, other, dim=-1: ops.cross(x, other, dim)),
-    "linalg.matrix_power": ops.matrix_power,
+    "linalg.matrix_power": factors(ops.matrix_power),
     "linalg.multi_dot": ops.multi_dot,
     "linalg.vander": ops.vander,
     "linalg.vecdot": sums(ops.vecdot),
+    **{
+        f"linalg.{name}": factors(getattr(ops, name))
+        for name in "det slogdet inv solve eigvalsh svdvals lu_solve".split()
+    },
+    "linalg.lu_factor": factors(lambda x, pivot=True: ops.lu_factor(x)),
+    "linalg.lu": factors(lambda x, pivot=True: ops.lu(x)),
+    "linalg.pinv.singular": None,  # its second operand is a factor of the first
+    "svd": None,  # torch's older form gives V instead of Vh
+    "cholesky": factors(lambda x, upper=False: ops.cholesky(x, upper=upper)),
+    "linalg.cholesky": factors(ops.cholesky),
+    "linalg.solve_triangular": factors(
+        lambda a, b, *, upper, left=True, unitriangular=False: ops.solve_triangular(
+            a, b, upper, unitriangular, left=left
+        )
+    ),
+    "lu_solve": factors(lambda b, factors, pivots: ops.lu_solve(factors, pivots, b)),
+    "logdet": factors(ops.logdet),
+    "cholesky_solve": factors(ops.cholesky_solve),
+    "cholesky_inverse": factors(ops.cholesky_inverse),
+    "pinverse": factors(ops.pinv),
+    "linalg.pinv": factors(ops.pinv),
+    "linalg.matrix_rank": ops.matrix_rank,
+    "linalg.matrix_norm": factors(ops.matrix_norm),
+    "linalg.eigh": Twin(ops.eigh, compare=shapes_and(_of_eigh)),
+    "linalg.svd": Twin(ops.svd, compare=shapes_and(_of_svd)),
+    "linalg.qr": Twin(ops.qr, compare=shapes_and(_of_qr)),
     **{
         f"fft.{name}": spectrum(getattr(ops, name))
         for name in "fft fft2 fftn ifft ifft2 ifftn irfft irfft2 irfftn hfft hfft2 hfftn".split()

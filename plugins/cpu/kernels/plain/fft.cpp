@@ -3,6 +3,7 @@
 // A length whose prime factors are small is transformed by decimation in time, one factor after the other
 // (Cooley and Tukey 1965); any other by Bluestein's chirp, a convolution of a power of two (1970). Everything
 // between loading and storing is double.
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <memory>
