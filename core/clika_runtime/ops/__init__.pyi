@@ -8,14 +8,46 @@ from ..dtypes import dtype
 from .record import Record
 
 def abs(input: Tensor) -> Tensor: ...
+def acos(input: Tensor) -> Tensor: ...
+def acosh(input: Tensor) -> Tensor: ...
+def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int | None]) -> Tensor: ...
+def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int | None]) -> Tensor: ...
+def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int | None]) -> Tensor: ...
+def adaptive_max_pool1d(
+    input: Tensor,
+    output_size: int | Sequence[int | None],
+    return_indices: bool = False,
+) -> Any: ...
+def adaptive_max_pool2d(
+    input: Tensor,
+    output_size: int | Sequence[int | None],
+    return_indices: bool = False,
+) -> Any: ...
+def adaptive_max_pool3d(
+    input: Tensor,
+    output_size: int | Sequence[int | None],
+    return_indices: bool = False,
+) -> Any: ...
 def add(input: Tensor | float, other: Tensor | float, *, alpha: float = 1) -> Tensor: ...
 def add_rms_norm(
     input: Tensor,
     residual: Tensor,
+    input_bias: Tensor | None = None,
+    residual_bias: Tensor | None = None,
+    normalized_shape: int | Sequence[int] | None = None,
+    offset: float | None = None,
     weight: Tensor | None = None,
+    bias: Tensor | None = None,
     eps: float = 1e-06,
-    offset: float = 0.0,
 ) -> tuple[Tensor, Tensor]: ...
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor: ...
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor: ...
+def adjoint(input: Tensor) -> Tensor: ...
+def affine_grid(
+    theta: Tensor,
+    size: int | Sequence[int],
+    align_corners: bool | None = None,
+) -> Tensor: ...
 def all(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor: ...
 def amax(
     input: Tensor,
@@ -27,6 +59,11 @@ def amin(
     dim: int | Sequence[int] | None = None,
     keepdim: bool = False,
 ) -> Tensor: ...
+def aminmax(
+    input: Tensor,
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+) -> tuple[Tensor, Tensor]: ...
 def any(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor: ...
 def arange(
     start: float,
@@ -36,38 +73,303 @@ def arange(
     dtype: dtype | None = None,
     device: Device | str | None = None,
 ) -> Tensor: ...
-def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor: ...
-def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor: ...
+def argmax(
+    input: Tensor,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    index_dtype: dtype | None = None,
+) -> Tensor: ...
+def argmin(
+    input: Tensor,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    index_dtype: dtype | None = None,
+) -> Tensor: ...
+def argsort(
+    input: Tensor,
+    dim: int = -1,
+    descending: bool = False,
+    *,
+    stable: bool = False,
+) -> Tensor: ...
+def asin(input: Tensor) -> Tensor: ...
+def asinh(input: Tensor) -> Tensor: ...
+def atan(input: Tensor) -> Tensor: ...
+def atan2(input: Tensor | float, other: Tensor | float) -> Tensor: ...
+def atanh(input: Tensor) -> Tensor: ...
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor: ...
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor: ...
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor: ...
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> Tensor: ...
+def bernoulli(
+    input: Tensor,
+    p: float | None = None,
+    *,
+    seed: int | None = None,
+    offset: int = 0,
+) -> Tensor: ...
+def bilinear(
+    input1: Tensor,
+    input2: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+) -> Tensor: ...
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor: ...
 def bitwise_and(input: Tensor | float, other: Tensor | float) -> Tensor: ...
+def bitwise_left_shift(input: Tensor | float, other: Tensor | float) -> Tensor: ...
 def bitwise_not(input: Tensor) -> Tensor: ...
 def bitwise_or(input: Tensor | float, other: Tensor | float) -> Tensor: ...
+def bitwise_right_shift(input: Tensor | float, other: Tensor | float) -> Tensor: ...
 def bitwise_xor(input: Tensor | float, other: Tensor | float) -> Tensor: ...
+def box_iou(boxes1: Tensor, boxes2: Tensor) -> Tensor: ...
+def bucketize(
+    input: Tensor | float,
+    boundaries: Tensor,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+) -> Tensor: ...
 def cast(input: Tensor, dtype: dtype) -> Tensor: ...
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor: ...
 def ceil(input: Tensor) -> Tensor: ...
+def celu(input: Tensor, alpha: float = 1.0) -> Tensor: ...
+def channel_shuffle(input: Tensor, groups: int) -> Tensor: ...
+def cholesky(input: Tensor, *, upper: bool = False) -> Tensor: ...
 def clamp(
     input: Tensor,
     min: Tensor | float | None = None,
     max: Tensor | float | None = None,
 ) -> Tensor: ...
+def col2im(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    kernel_size: int | Sequence[int],
+    dilation: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    stride: int | Sequence[int] = 1,
+) -> Tensor: ...
+def conv1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] | str = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Tensor: ...
+def conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] | str = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Tensor: ...
+def conv3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] | str = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Tensor: ...
+def conv_transpose1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    groups: int = 1,
+    dilation: int | Sequence[int] = 1,
+) -> Tensor: ...
+def conv_transpose2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    groups: int = 1,
+    dilation: int | Sequence[int] = 1,
+) -> Tensor: ...
+def conv_transpose3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    groups: int = 1,
+    dilation: int | Sequence[int] = 1,
+) -> Tensor: ...
 def copy(input: Tensor) -> Tensor: ...
 def copy_(input: Tensor, source: Tensor | float) -> Tensor: ...
+def copysign(input: Tensor | float, other: Tensor | float) -> Tensor: ...
+def corrcoef(input: Tensor) -> Tensor: ...
 def cos(input: Tensor) -> Tensor: ...
+def cosh(input: Tensor) -> Tensor: ...
+def count_nonzero(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor: ...
+def cov(
+    input: Tensor,
+    fweights: Tensor | None = None,
+    aweights: Tensor | None = None,
+    *,
+    correction: int = 1,
+) -> Tensor: ...
+def cummax(input: Tensor, dim: int) -> tuple[Tensor, Tensor]: ...
+def cummin(input: Tensor, dim: int) -> tuple[Tensor, Tensor]: ...
+def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor: ...
+def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor: ...
+def cumulative_trapezoid(
+    y: Tensor,
+    x: Tensor | None = None,
+    *,
+    dx: float | None = None,
+    dim: int = -1,
+) -> Tensor: ...
+def deg2rad(input: Tensor) -> Tensor: ...
 def dequantize(weight: Tensor, dtype: dtype = ...) -> Tensor: ...
+def dequantize_linear(
+    input: Tensor,
+    scale: Tensor,
+    zero_point: Tensor | None = None,
+    axis: int = 1,
+    block_size: int = 0,
+    dtype: dtype | None = None,
+) -> Tensor: ...
+def det(input: Tensor) -> Tensor: ...
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor: ...
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor: ...
+def diff(
+    input: Tensor,
+    n: int = 1,
+    dim: int = -1,
+    prepend: Tensor | None = None,
+    append: Tensor | None = None,
+) -> Tensor: ...
+def digamma(input: Tensor) -> Tensor: ...
+def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor: ...
 def div(
     input: Tensor | float,
     other: Tensor | float,
     *,
     rounding_mode: Literal['none', 'trunc', 'floor'] = 'none',
 ) -> Tensor: ...
-def embedding(weight: Tensor, ids: Tensor, dtype: dtype | None = None) -> Tensor: ...
+def dropout(
+    input: Tensor,
+    p: float = 0.5,
+    training: bool = True,
+    *,
+    seed: int | None = None,
+    offset: int = 0,
+) -> Tensor: ...
+def dynamic_quantize_linear(input: Tensor) -> tuple[Tensor, Tensor, Tensor]: ...
+def eigh(input: Tensor, UPLO: Literal['L', 'U'] = 'L') -> tuple[Tensor, Tensor]: ...
+def elu(input: Tensor, alpha: float = 1.0) -> Tensor: ...
+def embedding(
+    weight: Tensor,
+    ids: Tensor,
+    dtype: DType | None = None,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+) -> Tensor: ...
+def embedding_bag(
+    weight: Tensor,
+    ids: Tensor,
+    offsets: Tensor | None = None,
+    per_sample_weights: Tensor | None = None,
+    mode: str = 'mean',
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+) -> Tensor: ...
+def entr(input: Tensor) -> Tensor: ...
 def eq(input: Tensor | float, other: Tensor | float) -> Tensor: ...
 def erf(input: Tensor) -> Tensor: ...
+def erfc(input: Tensor) -> Tensor: ...
+def erfcx(input: Tensor) -> Tensor: ...
+def erfinv(input: Tensor) -> Tensor: ...
 def exp(input: Tensor) -> Tensor: ...
+def exp2(input: Tensor) -> Tensor: ...
 def expand(input: Tensor, *shape: int | Sequence[int]) -> Tensor: ...
+def expm1(input: Tensor) -> Tensor: ...
+def eye(
+    n: int,
+    m: int | None = None,
+    *,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+) -> Tensor: ...
+def fake_quantize_per_channel_affine(
+    input: Tensor,
+    scale: Tensor,
+    zero_point: Tensor,
+    axis: int,
+    quant_min: int,
+    quant_max: int,
+) -> Tensor: ...
+def fake_quantize_per_tensor_affine(
+    input: Tensor,
+    scale: Tensor | float,
+    zero_point: Tensor | float,
+    quant_min: int,
+    quant_max: int,
+) -> Tensor: ...
+def fft(
+    input: Tensor,
+    n: int | None = None,
+    dim: int = -1,
+    norm: Literal['backward', 'ortho', 'forward'] = 'backward',
+) -> Tensor: ...
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor: ...
+def flip(input: Tensor, *dims: int | Sequence[int]) -> Tensor: ...
+def float_power(input: Tensor | float, exponent: Tensor | float) -> Tensor: ...
 def floor(input: Tensor) -> Tensor: ...
 def floor_divide(input: Tensor | float, other: Tensor | float) -> Tensor: ...
+def fmax(input: Tensor | float, other: Tensor | float) -> Tensor: ...
+def fmin(input: Tensor | float, other: Tensor | float) -> Tensor: ...
+def fmod(input: Tensor | float, other: Tensor | float) -> Tensor: ...
+def frac(input: Tensor) -> Tensor: ...
+def frexp(input: Tensor) -> tuple[Tensor, Tensor]: ...
 def full(
     shape: int | Sequence[int],
     fill_value: Tensor | float,
@@ -76,35 +378,288 @@ def full(
     device: Device | str | None = None,
 ) -> Tensor: ...
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor: ...
+def gcd(input: Tensor | float, other: Tensor | float) -> Tensor: ...
 def ge(input: Tensor | float, other: Tensor | float) -> Tensor: ...
-def geglu(gate: Tensor, up: Tensor, approximate: Literal['none', 'tanh'] = 'none') -> Tensor: ...
+def geglu(
+    gate: Tensor,
+    up: Tensor | None = None,
+    approximate: Literal['none', 'tanh'] = 'none',
+) -> Tensor: ...
 def gelu(input: Tensor, approximate: Literal['none', 'tanh'] = 'none') -> Tensor: ...
-def gt(input: Tensor | float, other: Tensor | float) -> Tensor: ...
-def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor: ...
-def isinf(input: Tensor) -> Tensor: ...
-def isnan(input: Tensor) -> Tensor: ...
-def kv_append(pool: Tensor, value: Tensor, slots: Tensor) -> Tensor: ...
-def layer_norm(
+def glu(input: Tensor, dim: int = -1) -> Tensor: ...
+def grid_sample(
     input: Tensor,
+    grid: Tensor,
+    mode: Literal['bilinear', 'nearest', 'bicubic'] = 'bilinear',
+    padding_mode: Literal['zeros', 'border', 'reflection'] = 'zeros',
+    align_corners: bool | None = None,
+) -> Tensor: ...
+def group_norm(
+    input: Tensor,
+    num_groups: int,
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-05,
 ) -> Tensor: ...
+def gt(input: Tensor | float, other: Tensor | float) -> Tensor: ...
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor: ...
+def hardsigmoid(input: Tensor) -> Tensor: ...
+def hardswish(input: Tensor) -> Tensor: ...
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor: ...
+def heaviside(input: Tensor | float, values: Tensor | float) -> Tensor: ...
+def histc(input: Tensor, bins: int = 100, min: float = 0.0, max: float = 0.0) -> Tensor: ...
+def histogram(
+    input: Tensor,
+    bins: Tensor | float,
+    weight: Tensor | None = None,
+    *,
+    range: float | Sequence[float] | None = None,
+    density: bool = False,
+) -> tuple[Tensor, Tensor]: ...
+def hypot(input: Tensor | float, other: Tensor | float) -> Tensor: ...
+def i0(input: Tensor) -> Tensor: ...
+def i0e(input: Tensor) -> Tensor: ...
+def i1(input: Tensor) -> Tensor: ...
+def i1e(input: Tensor) -> Tensor: ...
+def ifft(
+    input: Tensor,
+    n: int | None = None,
+    dim: int = -1,
+    norm: Literal['backward', 'ortho', 'forward'] = 'backward',
+) -> Tensor: ...
+def im2col(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    dilation: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    stride: int | Sequence[int] = 1,
+) -> Tensor: ...
+def index(
+    input: Tensor,
+    indices: Sequence[Tensor],
+    dims: int | Sequence[int] | None = None,
+) -> Tensor: ...
+def index_add(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    *,
+    alpha: float = 1,
+) -> Tensor: ...
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor: ...
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | float) -> Tensor: ...
+def index_put_(
+    input: Tensor,
+    indices: Sequence[Tensor],
+    values: Tensor | float,
+    dims: int | Sequence[int] | None = None,
+    accumulate: bool = False,
+) -> Tensor: ...
+def index_reduce(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    reduce: Literal['sum', 'prod', 'mean', 'amax', 'amin'] = 'sum',
+    *,
+    include_self: bool = True,
+) -> Tensor: ...
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor: ...
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> Tensor: ...
+def interpolate(
+    input: Tensor,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: Literal['nearest', 'nearest-exact', 'linear', 'bilinear', 'bicubic', 'trilinear', 'area'] = 'nearest',
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor: ...
+def inv(input: Tensor) -> Tensor: ...
+def irfft(
+    input: Tensor,
+    n: int | None = None,
+    dim: int = -1,
+    norm: Literal['backward', 'ortho', 'forward'] = 'backward',
+) -> Tensor: ...
+def isclose(
+    input: Tensor | float,
+    other: Tensor | float,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: bool = False,
+) -> Tensor: ...
+def isfinite(input: Tensor) -> Tensor: ...
+def isin(
+    elements: Tensor | float,
+    test_elements: Tensor | float,
+    *,
+    assume_unique: bool = False,
+    invert: bool = False,
+) -> Tensor: ...
+def isinf(input: Tensor) -> Tensor: ...
+def isnan(input: Tensor) -> Tensor: ...
+def isneginf(input: Tensor) -> Tensor: ...
+def isposinf(input: Tensor) -> Tensor: ...
+def isreal(input: Tensor) -> Tensor: ...
+def kthvalue(
+    input: Tensor,
+    k: int,
+    dim: int = -1,
+    keepdim: bool = False,
+) -> tuple[Tensor, Tensor]: ...
+def kv_append(pool: Tensor, value: Tensor, slots: Tensor) -> Tensor: ...
+def layer_norm(
+    input: Tensor,
+    normalized_shape: int | Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-05,
+) -> Tensor: ...
+def lcm(input: Tensor | float, other: Tensor | float) -> Tensor: ...
+def ldexp(input: Tensor | float, other: Tensor | float) -> Tensor: ...
 def le(input: Tensor | float, other: Tensor | float) -> Tensor: ...
+def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor: ...
+def lerp(input: Tensor, end: Tensor, weight: Tensor | float) -> Tensor: ...
+def lgamma(input: Tensor) -> Tensor: ...
 def linear(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
     mode: Literal['exact', 'fast'] = 'exact',
 ) -> Tensor: ...
+def linspace(
+    start: float | Tensor,
+    end: float | Tensor,
+    steps: int,
+    *,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+) -> Tensor: ...
+def local_response_norm(
+    input: Tensor,
+    size: int,
+    alpha: float = 0.0001,
+    beta: float = 0.75,
+    k: float = 1.0,
+) -> Tensor: ...
 def log(input: Tensor) -> Tensor: ...
-def log_softmax(input: Tensor, dim: int = -1) -> Tensor: ...
+def log10(input: Tensor) -> Tensor: ...
+def log1p(input: Tensor) -> Tensor: ...
+def log2(input: Tensor) -> Tensor: ...
+def log_ndtr(input: Tensor) -> Tensor: ...
+def log_softmax(input: Tensor, dim: int = -1, *, dtype: dtype | None = None) -> Tensor: ...
+def logaddexp(input: Tensor | float, other: Tensor | float) -> Tensor: ...
+def logaddexp2(input: Tensor | float, other: Tensor | float) -> Tensor: ...
+def logcumsumexp(input: Tensor, dim: int) -> Tensor: ...
 def logical_and(input: Tensor | float, other: Tensor | float) -> Tensor: ...
 def logical_not(input: Tensor) -> Tensor: ...
 def logical_or(input: Tensor | float, other: Tensor | float) -> Tensor: ...
 def logical_xor(input: Tensor | float, other: Tensor | float) -> Tensor: ...
+def logit(input: Tensor, eps: float | None = None) -> Tensor: ...
+def logsigmoid(input: Tensor) -> Tensor: ...
+def logspace(
+    start: float | Tensor,
+    end: float | Tensor,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+) -> Tensor: ...
+def logsumexp(
+    input: Tensor,
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+) -> Tensor: ...
+def lp_pool1d(
+    input: Tensor,
+    norm_type: float,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    ceil_mode: bool = False,
+) -> Tensor: ...
+def lp_pool2d(
+    input: Tensor,
+    norm_type: float,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    ceil_mode: bool = False,
+) -> Tensor: ...
+def lp_pool3d(
+    input: Tensor,
+    norm_type: float,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    ceil_mode: bool = False,
+) -> Tensor: ...
 def lt(input: Tensor | float, other: Tensor | float) -> Tensor: ...
+def lu_factor(input: Tensor) -> tuple[Tensor, Tensor]: ...
+def masked_fill(input: Tensor, mask: Tensor, value: Tensor | float) -> Tensor: ...
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor: ...
+def masked_select(input: Tensor, mask: Tensor) -> Tensor: ...
 def matmul(input: Tensor, other: Tensor) -> Tensor: ...
+def max_pool1d(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple[Tensor, ...]: ...
+def max_pool2d(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple[Tensor, ...]: ...
+def max_pool3d(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple[Tensor, ...]: ...
+def max_unpool1d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    output_size: int | Sequence[int] | None = None,
+) -> Tensor: ...
+def max_unpool2d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    output_size: int | Sequence[int] | None = None,
+) -> Tensor: ...
+def max_unpool3d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    output_size: int | Sequence[int] | None = None,
+) -> Tensor: ...
 def maximum(input: Tensor | float, other: Tensor | float) -> Tensor: ...
 def mean(
     input: Tensor,
@@ -113,15 +668,97 @@ def mean(
     *,
     dtype: dtype | None = None,
 ) -> Tensor: ...
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, ...]: ...
 def minimum(input: Tensor | float, other: Tensor | float) -> Tensor: ...
+def mish(input: Tensor) -> Tensor: ...
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]: ...
+def movedim(
+    input: Tensor,
+    source: int | Sequence[int],
+    destination: int | Sequence[int],
+) -> Tensor: ...
+def msort(input: Tensor) -> Tensor: ...
 def mul(input: Tensor | float, other: Tensor | float) -> Tensor: ...
+def multinomial(
+    input: Tensor,
+    num_samples: int,
+    replacement: bool = False,
+    *,
+    seed: int | None = None,
+    offset: int = 0,
+) -> Tensor: ...
+def mvlgamma(input: Tensor, p: int) -> Tensor: ...
+def nan_to_num(
+    input: Tensor,
+    nan: float = 0.0,
+    posinf: float | None = None,
+    neginf: float | None = None,
+) -> Tensor: ...
+def nanmean(
+    input: Tensor,
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: dtype | None = None,
+) -> Tensor: ...
+def nanmedian(
+    input: Tensor,
+    dim: int | None = None,
+    keepdim: bool = False,
+) -> tuple[Tensor, ...]: ...
+def nanquantile(
+    input: Tensor,
+    q: Tensor | float,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: Literal['linear', 'lower', 'higher', 'midpoint', 'nearest'] = 'linear',
+) -> Tensor: ...
+def nansum(
+    input: Tensor,
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: dtype | None = None,
+) -> Tensor: ...
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor: ...
+def ndtr(input: Tensor) -> Tensor: ...
+def ndtri(input: Tensor) -> Tensor: ...
 def ne(input: Tensor | float, other: Tensor | float) -> Tensor: ...
 def neg(input: Tensor) -> Tensor: ...
+def nextafter(input: Tensor | float, other: Tensor | float) -> Tensor: ...
+def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor: ...
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any: ...
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor: ...
+def normal(
+    mean: Tensor | float,
+    std: Tensor | float | None = None,
+    shape: int | Sequence[int] | None = None,
+    *,
+    seed: int | None = None,
+    offset: int = 0,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+) -> Tensor: ...
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor: ...
+def one_hot(input: Tensor, num_classes: int = -1) -> Tensor: ...
 def ones(
     *shape: int | Sequence[int],
     dtype: dtype | None = None,
     device: Device | str | None = None,
+) -> Tensor: ...
+def packed_slots(
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    block_table: Tensor,
+    length: int,
+    block_size: int,
+) -> tuple[Tensor, Tensor]: ...
+def pad(
+    input: Tensor,
+    pad: int | Sequence[int],
+    mode: Literal['constant', 'reflect', 'replicate', 'circular'] = 'constant',
+    value: float | None = None,
 ) -> Tensor: ...
 def paged_attention(
     query: Tensor,
@@ -138,7 +775,11 @@ def paged_attention(
     softcap: float = 0.0,
 ) -> Tensor: ...
 def permute(input: Tensor, *dims: int | Sequence[int]) -> Tensor: ...
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor: ...
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor: ...
+def polygamma(n: int, input: Tensor) -> Tensor: ...
 def pow(input: Tensor | float, exponent: Tensor | float) -> Tensor: ...
+def prelu(input: Tensor, weight: Tensor) -> Tensor: ...
 def prod(
     input: Tensor,
     dim: int | Sequence[int] | None = None,
@@ -146,8 +787,48 @@ def prod(
     *,
     dtype: dtype | None = None,
 ) -> Tensor: ...
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor: ...
+def qr(
+    input: Tensor,
+    mode: Literal['reduced', 'complete', 'r'] = 'reduced',
+) -> tuple[Tensor, Tensor]: ...
+def quantile(
+    input: Tensor,
+    q: Tensor | float,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: Literal['linear', 'lower', 'higher', 'midpoint', 'nearest'] = 'linear',
+) -> Tensor: ...
+def quantize_linear(
+    input: Tensor,
+    scale: Tensor,
+    zero_point: Tensor | None = None,
+    axis: int = 1,
+    block_size: int = 0,
+    dtype: dtype | None = None,
+) -> Tensor: ...
+def quantize_per_channel(
+    input: Tensor,
+    scales: Tensor,
+    zero_points: Tensor,
+    axis: int,
+    dtype: dtype,
+) -> Tensor: ...
+def quantize_per_tensor(input: Tensor, scale: float, zero_point: int, dtype: dtype) -> Tensor: ...
+def rad2deg(input: Tensor) -> Tensor: ...
 def rand(
     *shape: int | Sequence[int],
+    seed: int | None = None,
+    offset: int = 0,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+) -> Tensor: ...
+def randint(
+    low: int | Sequence[int] | None = None,
+    high: int | Sequence[int] | None = None,
+    shape: int | Sequence[int] | None = None,
+    *,
     seed: int | None = None,
     offset: int = 0,
     dtype: dtype | None = None,
@@ -160,15 +841,54 @@ def randn(
     dtype: dtype | None = None,
     device: Device | str | None = None,
 ) -> Tensor: ...
+def randperm(
+    n: int,
+    *,
+    seed: int | None = None,
+    offset: int = 0,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+) -> Tensor: ...
 def reciprocal(input: Tensor) -> Tensor: ...
+def reglu(gate: Tensor, up: Tensor | None = None) -> Tensor: ...
 def relu(input: Tensor) -> Tensor: ...
+def relu6(input: Tensor) -> Tensor: ...
 def remainder(input: Tensor | float, other: Tensor | float) -> Tensor: ...
+def repeat(input: Tensor, *repeats: int | Sequence[int]) -> Tensor: ...
 def reshape(input: Tensor, *shape: int | Sequence[int]) -> Tensor: ...
+def resize(
+    input: Tensor,
+    sizes: int | Sequence[int] | None = None,
+    scales: float | Sequence[float] | None = None,
+    axes: int | Sequence[int] | None = None,
+    mode: Literal['nearest', 'linear', 'cubic'] = 'nearest',
+    *,
+    coordinate_transformation_mode: Literal['half_pixel', 'half_pixel_symmetric', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_crop_and_resize'] = 'half_pixel',
+    nearest_mode: Literal['round_prefer_floor', 'round_prefer_ceil', 'floor', 'ceil'] = 'round_prefer_floor',
+    keep_aspect_ratio_policy: Literal['stretch', 'not_larger', 'not_smaller'] = 'stretch',
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: bool = False,
+    antialias: bool = False,
+    roi: float | Sequence[float] | None = None,
+    extrapolation_value: float = 0.0,
+) -> Tensor: ...
+def rfft(
+    input: Tensor,
+    n: int | None = None,
+    dim: int = -1,
+    norm: Literal['backward', 'ortho', 'forward'] = 'backward',
+) -> Tensor: ...
 def rms_norm(
     input: Tensor,
+    normalized_shape: int | Sequence[int],
     weight: Tensor | None = None,
-    eps: float = 1e-06,
+    eps: float | None = None,
     offset: float = 0.0,
+) -> Tensor: ...
+def roll(
+    input: Tensor,
+    shifts: int | Sequence[int],
+    dims: int | Sequence[int] | None = None,
 ) -> Tensor: ...
 def rotary(
     input: Tensor,
@@ -177,7 +897,14 @@ def rotary(
     interleaved: bool = False,
     scale: float = 1.0,
 ) -> Tensor: ...
-def round(input: Tensor) -> Tensor: ...
+def rotary_embedding(
+    input: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    positions: Tensor | None = None,
+    rotary_mode: Literal['neox', 'gptj'] = 'neox',
+) -> Tensor: ...
+def round(input: Tensor, *, decimals: int = 0) -> Tensor: ...
 def rsqrt(input: Tensor) -> Tensor: ...
 def sample(
     logits: Tensor,
@@ -188,17 +915,118 @@ def sample(
     seed: Tensor,
     index: Tensor,
 ) -> Tensor: ...
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    softcap: float = 0.0,
+) -> Tensor: ...
+def scatter(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor | float,
+    *,
+    reduce: Literal['none', 'add', 'multiply'] = 'none',
+) -> Tensor: ...
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor: ...
+def scatter_reduce(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor,
+    reduce: Literal['sum', 'prod', 'mean', 'amax', 'amin'] = 'sum',
+    *,
+    include_self: bool = True,
+) -> Tensor: ...
+def searchsorted(
+    sorted_sequence: Tensor,
+    values: Tensor | float,
+    sorter: Tensor | None = None,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: Literal['left', 'right'] = 'left',
+) -> Tensor: ...
+def segment_reduce(
+    data: Tensor,
+    reduce: Literal['sum', 'mean', 'max', 'min', 'prod'] = 'sum',
+    lengths: Tensor | None = None,
+    offsets: Tensor | None = None,
+    *,
+    axis: int = 0,
+    initial: float | None = None,
+) -> Tensor: ...
 def select(input: Tensor, dim: int, index: int) -> Tensor: ...
+def selu(input: Tensor) -> Tensor: ...
 def sigmoid(input: Tensor) -> Tensor: ...
 def sign(input: Tensor) -> Tensor: ...
+def signbit(input: Tensor) -> Tensor: ...
 def silu(input: Tensor) -> Tensor: ...
 def sin(input: Tensor) -> Tensor: ...
-def softmax(input: Tensor, dim: int = -1) -> Tensor: ...
-def sort(input: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]: ...
+def sinc(input: Tensor) -> Tensor: ...
+def sinh(input: Tensor) -> Tensor: ...
+def situ(
+    gate: Tensor,
+    up: Tensor | None = None,
+    beta: float = 4.0,
+    linear_beta: float = 25.0,
+) -> Tensor: ...
+def slice(
+    input: Tensor,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Tensor: ...
+def sliding_window(input: Tensor, dim: int, size: int, step: int = 1) -> Tensor: ...
+def slogdet(input: Tensor) -> tuple[Tensor, Tensor]: ...
+def softmax(input: Tensor, dim: int = -1, *, dtype: dtype | None = None) -> Tensor: ...
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor: ...
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor: ...
+def softsign(input: Tensor) -> Tensor: ...
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor: ...
+def solve_triangular(
+    A: Tensor,
+    B: Tensor,
+    upper: bool,
+    unitriangular: bool = False,
+    *,
+    left: bool = True,
+) -> Tensor: ...
+def sort(
+    input: Tensor,
+    dim: int = -1,
+    descending: bool = False,
+    *,
+    stable: bool = False,
+) -> tuple[Tensor, Tensor]: ...
 def sqrt(input: Tensor) -> Tensor: ...
 def square(input: Tensor) -> Tensor: ...
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor: ...
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor: ...
+def std(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Any: ...
+def std_mean(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Any: ...
 def sub(input: Tensor | float, other: Tensor | float, *, alpha: float = 1) -> Tensor: ...
 def sum(
     input: Tensor,
@@ -207,8 +1035,15 @@ def sum(
     *,
     dtype: dtype | None = None,
 ) -> Tensor: ...
-def swiglu(gate: Tensor, up: Tensor) -> Tensor: ...
+def svd(input: Tensor, full_matrices: bool = True) -> tuple[Tensor, Tensor, Tensor]: ...
+def swiglu(gate: Tensor, up: Tensor | None = None) -> Tensor: ...
+def t(input: Tensor) -> Tensor: ...
+def take(input: Tensor, index: Tensor) -> Tensor: ...
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor: ...
+def tan(input: Tensor) -> Tensor: ...
 def tanh(input: Tensor) -> Tensor: ...
+def tanhshrink(input: Tensor) -> Tensor: ...
+def threshold(input: Tensor, threshold: float, value: float) -> Tensor: ...
 def topk(
     input: Tensor,
     k: int,
@@ -216,25 +1051,860 @@ def topk(
     largest: bool = True,
     sorted: bool = True,
 ) -> tuple[Tensor, Tensor]: ...
+def trace(input: Tensor) -> Tensor: ...
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor: ...
+def trapezoid(
+    y: Tensor,
+    x: Tensor | None = None,
+    *,
+    dx: float | None = None,
+    dim: int = -1,
+) -> Tensor: ...
+def tril(input: Tensor, diagonal: int = 0) -> Tensor: ...
+def tril_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+) -> Tensor: ...
+def triu(input: Tensor, diagonal: int = 0) -> Tensor: ...
+def triu_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+) -> Tensor: ...
+def trunc(input: Tensor) -> Tensor: ...
+def unflatten(input: Tensor, dim: int, sizes: int | Sequence[int]) -> Tensor: ...
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> tuple[Tensor, ...]: ...
+def unique_consecutive(
+    input: Tensor,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> tuple[Tensor, ...]: ...
 def unsqueeze(input: Tensor, dim: int) -> Tensor: ...
+def var(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Any: ...
+def var_mean(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Any: ...
+def vector_norm(
+    input: Tensor,
+    ord: float = 2,
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: dtype | None = None,
+) -> Tensor: ...
+def view(input: Tensor, *shape: int | Sequence[int]) -> Tensor: ...
 def where(condition: Tensor, input: Tensor | float, other: Tensor | float) -> Tensor: ...
+def xlog1py(input: Tensor | float, other: Tensor | float) -> Tensor: ...
+def xlogy(input: Tensor | float, other: Tensor | float) -> Tensor: ...
 def zeros(
     *shape: int | Sequence[int],
     dtype: dtype | None = None,
     device: Device | str | None = None,
 ) -> Tensor: ...
+def add_(input: Tensor, other: Tensor | float, *, alpha: float = 1) -> Tensor: ...
+def addbmm(
+    input: Tensor,
+    batch1: Tensor,
+    batch2: Tensor,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
+) -> Tensor: ...
+def addmm(
+    input: Tensor,
+    mat1: Tensor,
+    mat2: Tensor,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
+) -> Tensor: ...
+def addmv(
+    input: Tensor,
+    mat: Tensor,
+    vec: Tensor,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
+) -> Tensor: ...
+def addr(
+    input: Tensor,
+    vec1: Tensor,
+    vec2: Tensor,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
+) -> Tensor: ...
+def allclose(
+    input: Tensor,
+    other: Tensor,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: bool = False,
+) -> bool: ...
+def angle(input: Tensor) -> Tensor: ...
+def as_strided(
+    input: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> Tensor: ...
+def as_strided_scatter(
+    input: Tensor,
+    src: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> Tensor: ...
+def atleast_1d(*tensors: Any) -> Any: ...
+def atleast_2d(*tensors: Any) -> Any: ...
+def atleast_3d(*tensors: Any) -> Any: ...
+def attention_over_cache(
+    query: Tensor,
+    past_key: Tensor,
+    past_value: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    max_seqlen_k: int | None = None,
+    max_seqlen_q: int | None = None,
+    kvcache_start: Tensor | None = None,
+    rope_cos: Tensor | None = None,
+    rope_sin: Tensor | None = None,
+    is_causal: bool = True,
+    rotary_mode: str = 'neox',
+    num_heads: int | None = None,
+    slot_ids: Tensor | None = None,
+    block_table: Tensor | None = None,
+    q_norm_gain: Tensor | None = None,
+    qk_norm_eps: float | None = None,
+    head_sink: Tensor | None = None,
+    scale: float | None = None,
+    window_size: int = 0,
+    softcap: float = 0.0,
+) -> Tensor: ...
+def baddbmm(
+    input: Tensor,
+    batch1: Tensor,
+    batch2: Tensor,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
+) -> Tensor: ...
+def bartlett_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+) -> Any: ...
+def binary_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: str = 'mean',
+) -> Tensor: ...
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: str = 'mean',
+    pos_weight: Tensor | None = None,
+) -> Tensor: ...
+def blackman_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+) -> Any: ...
+def block_diag(*tensors: Tensor) -> Tensor: ...
+def bmm(input: Tensor, mat2: Tensor) -> Tensor: ...
+def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]: ...
+def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]: ...
+def cartesian_prod(*tensors: Tensor) -> Tensor: ...
+def chain_matmul(*matrices: Any) -> Any: ...
+def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor: ...
+def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor: ...
 def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]: ...
+def clamp_(input: Tensor, min: Any = None, max: Any = None) -> Tensor: ...
+def clamp_max(input: Tensor, max: Any) -> Tensor: ...
+def clamp_min(input: Tensor, min: Any) -> Tensor: ...
+def column_stack(tensors: Sequence[Tensor]) -> Tensor: ...
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor: ...
+def conj(input: Tensor) -> Tensor: ...
+def contiguous(input: Tensor) -> Tensor: ...
+def cosine_embedding_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0.0,
+    reduction: str = 'mean',
+) -> Tensor: ...
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor: ...
+def cosine_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+) -> Any: ...
+def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor: ...
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = 'mean',
+    label_smoothing: float = 0.0,
+) -> Tensor: ...
+def diag(input: Tensor, diagonal: int = 0) -> Tensor: ...
+def diagflat(input: Tensor, offset: int = 0) -> Tensor: ...
+def diagonal_scatter(
+    input: Tensor,
+    src: Tensor,
+    offset: int = 0,
+    dim1: int = 0,
+    dim2: int = 1,
+) -> Tensor: ...
+def div_(input: Tensor, other: Tensor | float, *, rounding_mode: str = 'none') -> Tensor: ...
+def dot(input: Tensor, other: Tensor) -> Tensor: ...
+def dsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]: ...
+def dstack(tensors: Sequence[Tensor]) -> Tensor: ...
+def eigvalsh(input: Tensor, UPLO: str = 'L') -> Tensor: ...
+def einsum(equation: str, *operands: Any) -> Any: ...
+def empty(
+    *shape: Any,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+    **more: Any,
+) -> Tensor: ...
+def empty_like(
+    input: Tensor,
+    *,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+) -> Tensor: ...
+def empty_permuted(
+    size: Sequence[int],
+    physical_layout: Sequence[int],
+    *,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+) -> Tensor: ...
+def empty_strided(
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+) -> Tensor: ...
+def equal(input: Tensor, other: Tensor) -> bool: ...
+def expand_as(input: Tensor, other: Tensor) -> Tensor: ...
+def exponential_window(
+    window_length: int,
+    periodic: bool = True,
+    center: float | None = None,
+    tau: float = 1.0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+) -> Any: ...
+def fft2(
+    input: Tensor,
+    s: Sequence[int] | None = None,
+    dim: Any = (-2, -1),
+    norm: str | None = None,
+) -> Tensor: ...
+def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Any: ...
+def fftn(
+    input: Tensor,
+    s: Sequence[int] | None = None,
+    dim: Any = None,
+    norm: str | None = None,
+) -> Tensor: ...
+def fftshift(input: Tensor, dim: Any = None) -> Tensor: ...
+def fill(input: Tensor, value: Any) -> Tensor: ...
+def fliplr(input: Tensor) -> Tensor: ...
+def flipud(input: Tensor) -> Tensor: ...
+def full_like(
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+) -> Tensor: ...
+def gaussian_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-06,
+    reduction: str = 'mean',
+) -> Tensor: ...
+def gaussian_window(
+    window_length: int,
+    periodic: bool = True,
+    std: float = 1.0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+) -> Any: ...
+def general_cosine_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    a: Sequence[float],
+    dtype: Any = None,
+    device: Any = None,
+) -> Any: ...
+def general_hamming_window(
+    window_length: int,
+    periodic: bool = True,
+    alpha: float = 0.54,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+) -> Any: ...
+def generate_rotary_cache(
+    head_dim: int,
+    max_positions: int,
+    theta: float = 10000.0,
+    scaling: str | None = None,
+    scale: float = 1.0,
+    low_freq_factor: float = 1.0,
+    high_freq_factor: float = 4.0,
+    original_max_pos: int = 8192,
+    dtype: DType | None = None,
+    device: Device | str | None = None,
+) -> tuple[Tensor, Tensor]: ...
+def gradient(
+    input: Any,
+    *,
+    spacing: Any = None,
+    dim: Any = None,
+    edge_order: int = 1,
+) -> tuple[Any, ...]: ...
+def group_query_attention_varlen(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    max_seqlen_k: int | None = None,
+    max_seqlen_q: int | None = None,
+    past_key: Tensor | None = None,
+    past_value: Tensor | None = None,
+    kvcache_start: Tensor | None = None,
+    rope_cos: Tensor | None = None,
+    rope_sin: Tensor | None = None,
+    is_causal: bool = True,
+    rotary_mode: str = 'neox',
+    num_heads: int | None = None,
+    kv_num_heads: int | None = None,
+    out_present_key: Tensor | None = None,
+    out_present_value: Tensor | None = None,
+    slot_ids: Tensor | None = None,
+    block_table: Tensor | None = None,
+    q_norm_gain: Tensor | None = None,
+    k_norm_gain: Tensor | None = None,
+    qk_norm_eps: float | None = None,
+    head_sink: Tensor | None = None,
+    scale: float | None = None,
+    window_size: int = 0,
+    softcap: float = 0.0,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+def hamming_window(
+    window_length: int,
+    periodic: bool = True,
+    alpha: float = 0.54,
+    beta: float = 0.46,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+) -> Any: ...
+def hann_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+) -> Any: ...
+def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor: ...
+def hfft2(
+    input: Tensor,
+    s: Sequence[int] | None = None,
+    dim: Any = (-2, -1),
+    norm: str | None = None,
+) -> Tensor: ...
+def hfftn(
+    input: Tensor,
+    s: Sequence[int] | None = None,
+    dim: Any = None,
+    norm: str | None = None,
+) -> Tensor: ...
+def hinge_embedding_loss(
+    input: Tensor,
+    target: Tensor,
+    margin: float = 1.0,
+    reduction: str = 'mean',
+) -> Tensor: ...
+def hsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]: ...
+def hstack(tensors: Sequence[Tensor]) -> Tensor: ...
+def huber_loss(
+    input: Tensor,
+    target: Tensor,
+    reduction: str = 'mean',
+    delta: float = 1.0,
+    weight: Tensor | None = None,
+) -> Tensor: ...
+def ifft2(
+    input: Tensor,
+    s: Sequence[int] | None = None,
+    dim: Any = (-2, -1),
+    norm: str | None = None,
+) -> Tensor: ...
+def ifftn(
+    input: Tensor,
+    s: Sequence[int] | None = None,
+    dim: Any = None,
+    norm: str | None = None,
+) -> Tensor: ...
+def ifftshift(input: Tensor, dim: Any = None) -> Tensor: ...
+def ihfft(
+    input: Tensor,
+    n: int | None = None,
+    dim: int = -1,
+    norm: str | None = None,
+) -> Tensor: ...
+def ihfft2(
+    input: Tensor,
+    s: Sequence[int] | None = None,
+    dim: Any = (-2, -1),
+    norm: str | None = None,
+) -> Tensor: ...
+def ihfftn(
+    input: Tensor,
+    s: Sequence[int] | None = None,
+    dim: Any = None,
+    norm: str | None = None,
+) -> Tensor: ...
+def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any: ...
+def inner(input: Tensor, other: Tensor) -> Tensor: ...
+def irfft2(
+    input: Tensor,
+    s: Sequence[int] | None = None,
+    dim: Any = (-2, -1),
+    norm: str | None = None,
+) -> Tensor: ...
+def irfftn(
+    input: Tensor,
+    s: Sequence[int] | None = None,
+    dim: Any = None,
+    norm: str | None = None,
+) -> Tensor: ...
+def kaiser_window(
+    window_length: int,
+    periodic: bool = True,
+    beta: float = 12.0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+) -> Any: ...
+def kl_div(
+    input: Tensor,
+    target: Tensor,
+    reduction: str = 'mean',
+    log_target: bool = False,
+) -> Tensor: ...
+def kron(input: Tensor, other: Tensor) -> Tensor: ...
+def l1_loss(
+    input: Tensor,
+    target: Tensor,
+    reduction: str = 'mean',
+    weight: Tensor | None = None,
+) -> Tensor: ...
+def l2_normalize(input: Tensor, dim: int = -1, eps: float = 1e-12) -> Tensor: ...
+def logdet(input: Tensor) -> Tensor: ...
+def lu(input: Tensor) -> Any: ...
+def lu_solve(
+    LU: Tensor,
+    pivots: Tensor,
+    B: Tensor,
+    *,
+    left: bool = True,
+    adjoint: bool = False,
+) -> Tensor: ...
 def manual_seed(seed: int) -> None: ...
-def max(input: Any, dim: int | None = None, keepdim: bool = False) -> Any: ...
-def min(input: Any, dim: int | None = None, keepdim: bool = False) -> Any: ...
+def margin_ranking_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0.0,
+    reduction: str = 'mean',
+) -> Tensor: ...
+def matrix_norm(
+    input: Tensor,
+    ord: Any = 'fro',
+    dim: Any = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+) -> Tensor: ...
+def matrix_power(input: Tensor, n: int) -> Tensor: ...
+def matrix_rank(
+    input: Tensor,
+    tol: Any = None,
+    hermitian: bool = False,
+    *,
+    atol: Any = None,
+    rtol: Any = None,
+) -> Tensor: ...
+def max(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any: ...
+def meshgrid(*tensors: Any, indexing: str = 'ij') -> tuple[Tensor, ...]: ...
+def min(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any: ...
+def mm(input: Tensor, mat2: Tensor) -> Tensor: ...
+def mse_loss(
+    input: Tensor,
+    target: Tensor,
+    reduction: str = 'mean',
+    weight: Tensor | None = None,
+) -> Tensor: ...
+def mul_(input: Tensor, other: Tensor | float) -> Tensor: ...
+def multi_head_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    num_heads: int,
+    kv_num_heads: int | None = None,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    softcap: float = 0.0,
+) -> Tensor: ...
+def multi_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    reduction: str = 'mean',
+) -> Tensor: ...
+def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = 'mean') -> Tensor: ...
+def multilabel_soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: str = 'mean',
+) -> Tensor: ...
+def mv(input: Tensor, vec: Tensor) -> Tensor: ...
+def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor: ...
+def new_empty(
+    input: Tensor,
+    *shape: Any,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+    **more: Any,
+) -> Tensor: ...
+def new_empty_strided(
+    input: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+) -> Tensor: ...
+def new_full(
+    input: Tensor,
+    shape: Any,
+    fill_value: Any,
+    *,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+) -> Tensor: ...
+def new_ones(
+    input: Tensor,
+    *shape: Any,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+    **more: Any,
+) -> Tensor: ...
+def new_zeros(
+    input: Tensor,
+    *shape: Any,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+    **more: Any,
+) -> Tensor: ...
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = 'mean',
+) -> Tensor: ...
+def norm(
+    input: Any,
+    p: Any = 'fro',
+    dim: Any = None,
+    keepdim: bool = False,
+    dtype: Any = None,
+) -> Any: ...
+def nuttall_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+) -> Any: ...
+def ones_like(
+    input: Tensor,
+    *,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+) -> Tensor: ...
+def outer(input: Tensor, vec2: Tensor) -> Tensor: ...
+def pairwise_distance(
+    x1: Tensor,
+    x2: Tensor,
+    p: float = 2.0,
+    eps: float = 1e-06,
+    keepdim: bool = False,
+) -> Tensor: ...
+def pinv(
+    input: Tensor,
+    rcond: Any = None,
+    hermitian: bool = False,
+    *,
+    atol: Any = None,
+    rtol: Any = None,
+) -> Tensor: ...
+def poisson_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    eps: float = 1e-08,
+    reduction: str = 'mean',
+) -> Tensor: ...
+def positive(input: Tensor) -> Tensor: ...
+def qk_rms_norm(
+    query: Tensor,
+    key: Tensor,
+    q_norm_gain: Tensor,
+    k_norm_gain: Tensor,
+    eps: float = 1e-06,
+) -> tuple[Tensor, Tensor]: ...
+def rand_like(
+    input: Tensor,
+    *,
+    seed: int | None = None,
+    offset: int = 0,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+) -> Any: ...
+def randint_like(
+    input: Tensor,
+    low: int,
+    high: int | None = None,
+    *,
+    seed: int | None = None,
+    offset: int = 0,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+) -> Any: ...
+def randn_like(
+    input: Tensor,
+    *,
+    seed: int | None = None,
+    offset: int = 0,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+) -> Any: ...
+def ravel(input: Tensor) -> Tensor: ...
+def real(input: Tensor) -> Tensor: ...
+def relu_(input: Tensor) -> Tensor: ...
+def repeat_interleave(
+    input: Tensor,
+    repeats: int | Tensor | None = None,
+    dim: int | None = None,
+    *,
+    output_size: int | None = None,
+) -> Tensor: ...
+def reshape_as(input: Tensor, other: Tensor) -> Tensor: ...
+def rfft2(
+    input: Tensor,
+    s: Sequence[int] | None = None,
+    dim: Any = (-2, -1),
+    norm: str | None = None,
+) -> Tensor: ...
+def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Any: ...
+def rfftn(
+    input: Tensor,
+    s: Sequence[int] | None = None,
+    dim: Any = None,
+    norm: str | None = None,
+) -> Tensor: ...
+def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor: ...
+def rrelu(
+    input: Tensor,
+    lower: float = 0.125,
+    upper: float = 0.3333333333333333,
+    training: bool = False,
+) -> Tensor: ...
+def rsub(input: Tensor, other: Tensor | float, alpha: float = 1) -> Tensor: ...
+def scalar_tensor(
+    value: Any,
+    *,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+) -> Tensor: ...
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor: ...
+def slice_scatter(
+    input: Tensor,
+    src: Tensor,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Tensor: ...
+def smooth_l1_loss(
+    input: Tensor,
+    target: Tensor,
+    reduction: str = 'mean',
+    beta: float = 1.0,
+) -> Tensor: ...
+def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = 'mean') -> Tensor: ...
+def softmin(input: Tensor, dim: int = -1, dtype: Any = None) -> Tensor: ...
 def split(
     input: Any,
     split_size_or_sections: int | Sequence[int],
     dim: int = 0,
 ) -> tuple[Any, ...]: ...
 def split_with_sizes(input: Any, sizes: Sequence[int], dim: int = 0) -> tuple[Any, ...]: ...
+def sub_(input: Tensor, other: Tensor | float, *, alpha: float = 1) -> Tensor: ...
+def sum_to_size(input: Tensor, *size: Any) -> Tensor: ...
+def svdvals(input: Tensor) -> Tensor: ...
+def tensor_split(
+    input: Tensor,
+    indices_or_sections: int | Sequence[int] | Tensor,
+    dim: int = 0,
+) -> tuple[Tensor, ...]: ...
+def tensordot(input: Tensor, other: Tensor, dims: Any = 2) -> Tensor: ...
+def tile(input: Tensor, *dims: Any) -> Tensor: ...
+def to(input: Tensor, target: Any = None, dtype: Any = None, **options: Any) -> Tensor: ...
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-06,
+    swap: bool = False,
+    reduction: str = 'mean',
+) -> Tensor: ...
+def triplet_margin_with_distance_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    *,
+    distance_function: Callable[[Any, Any], Any] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = 'mean',
+) -> Tensor: ...
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]: ...
+def unravel_index(indices: Tensor, shape: int | Sequence[int] | Tensor) -> tuple[Tensor, ...]: ...
+def upsample_bilinear(
+    input: Tensor,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+) -> Tensor: ...
+def upsample_nearest(
+    input: Tensor,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+) -> Tensor: ...
+def vander(x: Tensor, N: int | None = None) -> Tensor: ...
+def vdot(input: Tensor, other: Tensor) -> Tensor: ...
+def vecdot(input: Tensor, other: Tensor, dim: int = -1) -> Tensor: ...
+def view_as(input: Tensor, other: Tensor) -> Tensor: ...
+def vsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]: ...
+def vstack(tensors: Sequence[Tensor]) -> Tensor: ...
+def zeros_like(
+    input: Tensor,
+    *,
+    dtype: dtype | None = None,
+    device: Device | str | None = None,
+) -> Tensor: ...
+absolute = abs
+arccos = acos
+arccosh = acosh
+arcsin = asin
+arcsinh = asinh
+arctan = atan
+arctan2 = atan2
+arctanh = atanh
+argwhere = nonzero
+broadcast_to = expand
+clip = clamp
 clone = copy
+conj_physical = conj
+divide = div
+expit = sigmoid
+fix = trunc
+gammaln = lgamma
+ger = outer
+greater = gt
+greater_equal = ge
+inverse = inv
+less = lt
+less_equal = le
+moveaxis = movedim
+multi_dot = chain_matmul
+multigammaln = mvlgamma
+multiply = mul
+negative = neg
+not_equal = ne
+pinverse = pinv
+psi = digamma
+resolve_conj = conj
+resolve_neg = conj
+row_stack = vstack
+sgn = sign
+subtract = sub
+swapaxes = transpose
+swapdims = transpose
+trapz = trapezoid
+true_divide = div
+unfold = sliding_window
+unsafe_chunk = chunk
+unsafe_split = split
+unsafe_split_with_sizes = split_with_sizes
 
 class Helper:
     name: str
