@@ -187,10 +187,12 @@ def function(name: str) -> list[str]:
             named = True
         if item.kind is item.VAR_POSITIONAL:
             named = True
-        stars = {item.VAR_POSITIONAL: "*", item.VAR_KEYWORD: "**"}.get(item.kind, "")
+        stars = "*" * (item.kind is item.VAR_POSITIONAL) + "**" * (item.kind is item.VAR_KEYWORD)
         default = "" if item.default is item.empty else f" = {item.default!r}"
         listed.append(f"{stars}{item.name}: {item.annotation}{default}")
-    return signature(name, listed, found.return_annotation)
+    # Modules with an argument `dtype` import the class under another name.
+    lines = signature(name, listed, found.return_annotation)
+    return [line.replace("DType", "dtype") for line in lines]
 
 
 REST = """
@@ -206,7 +208,8 @@ def method_record(name: str) -> Record | Helper | None: ...
 def stub() -> str:
     lines = [
         f"# {FIXES}",
-        "from collections.abc import Sequence",
+        "# ruff: noqa: E501",
+        "from collections.abc import Callable, Sequence",
         "from typing import Any, Literal",
         "",
     ]
@@ -217,9 +220,9 @@ def stub() -> str:
             lines += function(found.name)
         else:
             lines += signature(found.name, parameters(found, types=True), result_of(found))
-    for name in sorted(ops._HELPERS):
+    for name in sorted(vars(ops)["_HELPERS"]):
         lines += function(name)
-    lines += [f"{alias} = {name}" for alias, name in sorted(ops._ALIASES.items())]
+    lines += [f"{alias} = {name}" for alias, name in sorted(vars(ops)["_ALIASES"].items())]
     return "\n".join(lines) + "\n" + REST
 
 

@@ -46,6 +46,12 @@ def _batched(function: Callable[..., Array]) -> Callable[..., Array]:
     return either
 
 
+def _tap(w: Array, k: tuple[int, ...]) -> Array:
+    """One place of a kernel [groups, rows, K..., columns]."""
+    where = (slice(None), slice(None), *k)
+    return w[where]
+
+
 @_batched
 def convolve(
     x: Array, w: Array, b: Any, stride: Any, padding: Any, dilation: Any, groups: int
@@ -61,13 +67,9 @@ def convolve(
     w = w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
     total: Any = 0
     for k in places(kernel):
-        part = x[
-            (
-                slice(None),
-                *(steps(k[i] * dilations[i], counts[i], strides[i]) for i in range(n)),
-            )
-        ]
-        total = total + np.einsum("...gc,goc->...go", part, w[(slice(None), slice(None), *k)])
+        seen = (slice(None), *(steps(k[i] * dilations[i], counts[i], strides[i]) for i in range(n)))
+        part = x[seen]
+        total = total + np.einsum("...gc,goc->...go", part, _tap(w, k))
     total = total.reshape(*total.shape[:-2], total.shape[-2] * total.shape[-1])
     return total if b is None else total + b
 
@@ -96,7 +98,7 @@ def convolve_transposed(
     grouped = in_groups(x, groups)
     w = w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
     for k in places(kernel):
-        part = np.einsum("...gc,gco->...go", grouped, w[(slice(None), slice(None), *k)])
+        part = np.einsum("...gc,gco->...go", grouped, _tap(w, k))
         at = (
             slice(None),
             *(steps(k[i] * dilations[i], counts[i], strides[i]) for i in range(n)),
@@ -106,7 +108,8 @@ def convolve_transposed(
         slice(before, size - after)
         for (before, after), size in zip(pads(padding, n), reach, strict=True)
     ]
-    result = result[(slice(None), *cut)]
+    kept = (slice(None), *cut)
+    result = result[kept]
     return result if b is None else result + b
 
 

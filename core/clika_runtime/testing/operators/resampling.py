@@ -319,7 +319,8 @@ def _grid_sample(x: Array, grid: Array, mode: str, padding: str, align: bool | N
     aligned = bool(align)
     result = np.zeros((*grid.shape[:-1], x.shape[-1]))
     for at in np.ndindex(*grid.shape[:-1]):
-        place = [_pixel(float(grid[(*at, n - 1 - d)]), sizes[d], aligned) for d in range(n)]
+        point = grid[at]
+        place = [_pixel(float(point[n - 1 - d]), sizes[d], aligned) for d in range(n)]
         reach = {"nearest": (0,), "bilinear": (0, 1), "bicubic": (-1, 0, 1, 2)}[mode]
         if mode != "bicubic":
             place = [_padded(p, sizes[d], padding, aligned) for d, p in enumerate(place)]
@@ -337,7 +338,8 @@ def _grid_sample(x: Array, grid: Array, mode: str, padding: str, align: bool | N
                     i = _padded(i, sizes[d], padding, aligned)
                 pixel.append(int(i))
             if all(0 <= pixel[d] < sizes[d] for d in range(n)):
-                result[at] += weight * x[(at[0], *pixel)]
+                where = (at[0], *pixel)
+                result[at] += weight * x[where]
     return result
 
 

@@ -97,15 +97,10 @@ def _im2col(x: Array, kernel: Any, dilation: Any, padding: Any, stride: Any) -> 
     images = x if x.ndim == n + 2 else x[None]
     counts = _counts(images.shape[1:-1], kernel, dilation, padding, stride)
     spread = np.pad(images, [(0, 0), *((p, p) for p in padding), (0, 0)])
-    parts = [
-        spread[
-            (
-                slice(None),
-                *(steps(k[i] * dilation[i], counts[i], stride[i]) for i in range(n)),
-            )
-        ]
-        for k in places(kernel)
-    ]
+    parts = []
+    for k in places(kernel):
+        seen = (slice(None), *(steps(k[i] * dilation[i], counts[i], stride[i]) for i in range(n)))
+        parts.append(spread[seen])
     row = x.shape[-1] * len(parts)
     result = np.stack(parts, -1).reshape(len(images), int(np.prod(counts)), row)
     return result if x.ndim == n + 2 else result[0]
@@ -127,9 +122,11 @@ def _col2im(x: Array, size: Any, kernel: Any, dilation: Any, padding: Any, strid
     )
     for k, at in enumerate(places(kernel)):
         where = tuple(steps(at[i] * dilation[i], counts[i], stride[i]) for i in range(n))
-        spread[(slice(None), *where)] += values[..., k]
+        place = (slice(None), *where)
+        spread[place] += values[..., k]
     inner = tuple(slice(p, p + s) for s, p in zip(size, padding, strict=True))
-    result = spread[(slice(None), *inner)]
+    kept = (slice(None), *inner)
+    result = spread[kept]
     return result if x.ndim == 3 else result[0]
 
 
