@@ -196,6 +196,9 @@ def function(name: str) -> list[str]:
 
 
 REST = """
+__all__: list[str]
+RECORDS: dict[str, Record]
+
 class Helper:
     name: str
 

@@ -1907,6 +1907,9 @@ unsafe_chunk = chunk
 unsafe_split = split
 unsafe_split_with_sizes = split_with_sizes
 
+__all__: list[str]
+RECORDS: dict[str, Record]
+
 class Helper:
     name: str
 

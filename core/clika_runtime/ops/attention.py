@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .. import dtypes, ops
 from ._shapes import fail, known, same, text
@@ -41,12 +41,12 @@ def multi_head_attention(
         ("value", value, few),
     ):
         _check_heads(name, what, x, heads, 3)
-    folded = [
+    q, k, v = [
         ops.permute(ops.reshape(x, (*x.shape[:2], heads, x.shape[2] // heads)), (0, 2, 1, 3))
         for x, heads in ((query, num_heads), (key, few), (value, few))
     ]
     result = ops.scaled_dot_product_attention(
-        *folded, attn_mask, 0.0, is_causal, scale, few != num_heads, softcap=softcap
+        q, k, v, attn_mask, 0.0, is_causal, scale, few != num_heads, softcap=softcap
     )
     size = result.shape[3]
     result = ops.permute(result, (0, 2, 1, 3))
@@ -246,8 +246,8 @@ def group_query_attention_varlen(
         q_places, _ = _slots(cu_seqlens_q, cu_seqlens_k, table, q, None)
         k_places, slots = _slots(cu_seqlens_k, cu_seqlens_k, table, k, None)
     if rope_cos is not None and rope_sin is not None:
-        q = ops.rotary_embedding(q, rope_cos, rope_sin, q_places, rotary_mode)
-        k = ops.rotary_embedding(k, rope_cos, rope_sin, k_places, rotary_mode)
+        q = ops.rotary_embedding(q, rope_cos, rope_sin, q_places, cast(Any, rotary_mode))
+        k = ops.rotary_embedding(k, rope_cos, rope_sin, k_places, cast(Any, rotary_mode))
     if q_norm_gain is not None and k_norm_gain is not None and qk_norm_eps is not None:
         q = ops.rms_norm(q, q.shape[-1], q_norm_gain, qk_norm_eps)
         k = ops.rms_norm(k, k.shape[-1], k_norm_gain, qk_norm_eps)
@@ -315,7 +315,7 @@ def attention_over_cache(
     table = _blocks_of(name, keys, cu_seqlens_k, slot_ids, block_table)
     if rope_cos is not None and rope_sin is not None:
         places, _ = _slots(cu_seqlens_q, cu_seqlens_k, table, q, keys)
-        q = ops.rotary_embedding(q, rope_cos, rope_sin, places, rotary_mode)
+        q = ops.rotary_embedding(q, rope_cos, rope_sin, places, cast(Any, rotary_mode))
     if q_norm_gain is not None and qk_norm_eps is not None:
         q = ops.rms_norm(q, q.shape[-1], q_norm_gain, qk_norm_eps)
     return _attend(

@@ -140,7 +140,7 @@ def _one_batch(name: str, A: Any, B: Any) -> tuple[Any, Any]:
     if A.ndim < 2 or B.ndim < 2:
         fail(name, f"A and B must be matrices, got {text(A.shape)} and {text(B.shape)}")
     batch = broadcast(name, tuple(A.shape[:-2]), tuple(B.shape[:-2]))
-    return tuple(ops.expand(x, (*batch, *x.shape[-2:])) for x in (A, B))  # type: ignore[return-value]
+    return tuple(ops.expand(x, (*batch, *x.shape[-2:])) for x in (A, B))
 
 
 def _solve_front(call: Callable[..., Any]) -> Callable[..., Any]:

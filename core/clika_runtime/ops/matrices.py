@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .. import dtypes, ops
 from ._functions import of_tensors
@@ -40,7 +40,7 @@ def _unit(n: int, like: Any) -> Any:
 @of_tensors
 def eigvalsh(input: Tensor, UPLO: str = "L") -> Tensor:
     """The eigenvalues of symmetric matrices in ascending order; see `eigh`."""
-    values: Tensor = ops.eigh(input, UPLO)[0]
+    values: Tensor = ops.eigh(input, cast(Any, UPLO))[0]
     return values
 
 

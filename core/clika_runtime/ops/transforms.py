@@ -4,7 +4,7 @@ pairs, [..., 2]; dims count without the dim of pairs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .. import dtypes, ops
 from ._functions import of_tensors
@@ -68,7 +68,7 @@ def _conjugate(x: Any) -> Any:
     return ops.mul(x, signs.to(x.device))
 
 
-def _swapped(name: str, norm: str | None) -> str:
+def _swapped(name: str, norm: str | None) -> Any:
     if norm not in _SWAPPED:
         fail(name, f"norm: '{norm}' is not a Norm; choose one of 'backward', 'ortho', 'forward'")
     return _SWAPPED[norm]
@@ -81,7 +81,7 @@ def fftn(
     """`fft` along several dims (default all, or the last len(s)), each of length s[i]."""
     result: Any = input
     for at, n in zip(*_axes("fftn", input, s, dim), strict=True):
-        result = ops.fft(result, n, at, norm)
+        result = ops.fft(result, n, at, cast(Any, norm))
     return result
 
 
@@ -92,7 +92,7 @@ def ifftn(
     """`ifft` along several dims (default all, or the last len(s)), each of length s[i]."""
     result: Any = input
     for at, n in zip(*_axes("ifftn", input, s, dim), strict=True):
-        result = ops.ifft(result, n, at, norm)
+        result = ops.ifft(result, n, at, cast(Any, norm))
     return result
 
 
@@ -102,9 +102,9 @@ def rfftn(
 ) -> Tensor:
     """`rfft` of a real input along the last of several dims, then `fft` along the others."""
     dims, sizes = _axes("rfftn", input, s, dim, pairs=False)
-    result = ops.rfft(input, sizes[-1], dims[-1], norm)
+    result = ops.rfft(input, sizes[-1], dims[-1], cast(Any, norm))
     for at, n in zip(dims[:-1], sizes[:-1], strict=True):
-        result = ops.fft(result, n, at, norm)
+        result = ops.fft(result, n, at, cast(Any, norm))
     return result
 
 
@@ -119,8 +119,8 @@ def irfftn(
     dims, sizes = _axes("irfftn", input, s, dim)
     result: Any = input
     for at, n in zip(dims[:-1], sizes[:-1], strict=True):
-        result = ops.ifft(result, n, at, norm)
-    return ops.irfft(result, sizes[-1], dims[-1], norm)
+        result = ops.ifft(result, n, at, cast(Any, norm))
+    return ops.irfft(result, sizes[-1], dims[-1], cast(Any, norm))
 
 
 @of_tensors
@@ -142,13 +142,13 @@ def ihfftn(
 @of_tensors
 def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The real `fft` of a Hermitian signal along `dim`, of which half is given; n real numbers."""
-    return ops.irfft(_conjugate(input), n, dim, _swapped("hfft", norm))
+    return ops.irfft(_conjugate(input), n, dim, _swapped("hfft", cast(Any, norm)))
 
 
 @of_tensors
 def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `hfft`: the first n // 2 + 1 numbers of the `ifft` of a real input."""
-    return _conjugate(ops.rfft(input, n, dim, _swapped("ihfft", norm)))
+    return _conjugate(ops.rfft(input, n, dim, _swapped("ihfft", cast(Any, norm))))
 
 
 @of_tensors

@@ -93,7 +93,8 @@ TWINS: dict[str, Any] = {
     "einsum": lambda operands, equation: ops.einsum(equation, *operands),
     "linalg.cross": sums(lambda x, other, dim=-1: ops.cross(x, other, dim)),
     "linalg.matrix_power": factors(ops.matrix_power),
-    "linalg.multi_dot": ops.multi_dot,
+    "linalg.multi_dot": sums(ops.multi_dot),
+    "matmul": sums(ops.matmul),
     "linalg.vander": ops.vander,
     "linalg.vecdot": sums(ops.vecdot),
     **{
@@ -103,6 +104,7 @@ TWINS: dict[str, Any] = {
     "linalg.lu_factor": factors(lambda x, pivot=True: ops.lu_factor(x)),
     "linalg.lu": factors(lambda x, pivot=True: ops.lu(x)),
     "linalg.pinv.singular": None,  # its second operand is a factor of the first
+    "lu": None,  # torch's older form gives the packed factors, as lu_factor does
     "svd": None,  # torch's older form gives V instead of Vh
     "cholesky": factors(lambda x, upper=False: ops.cholesky(x, upper=upper)),
     "linalg.cholesky": factors(ops.cholesky),

@@ -48,7 +48,9 @@ def _attention_cases(make: Make) -> None:
              scale: Any = None, grouped: bool = False, softcap: float = 0.0) -> None:  # fmt: skip
         make.case(name, q, k, v, mask, 0.0, causal, scale, grouped, softcap)
 
-    def three(dtype: str = "float32", length: int = 7, positions: int = 9, heads: int = 2) -> Any:
+    def three(
+        dtype: str = "float32", length: int = 7, positions: int = 9, heads: int = 2
+    ) -> tuple[Any, Any, Any]:
         return (
             make.normal((2, heads, length, 16), dtype),
             make.normal((2, heads, positions, 16), dtype),
@@ -197,7 +199,7 @@ def _bag(
         if not kept:
             continue
         rows = weight[flat[kept]] * factors[kept][:, None]
-        fold = {"sum": np.sum, "mean": np.mean, "max": np.max}[mode]
+        fold: Any = {"sum": np.sum, "mean": np.mean, "max": np.max}[mode]
         result[b] = fold(rows, 0)
     return result
 

@@ -60,7 +60,7 @@ def _signs(vectors: Array) -> Array:
     return result
 
 
-def _eigh(x: Array, triangle: str) -> tuple[Array, Array]:
+def _eigh(x: Array, triangle: Any) -> tuple[Array, Array]:
     values, vectors = np.linalg.eigh(x, triangle)
     return values, vectors * _signs(vectors)
 

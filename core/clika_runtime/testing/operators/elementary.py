@@ -53,7 +53,7 @@ def _nan_to_num(x: Array, nan: float, posinf: Any, neginf: Any) -> Array:
     if x.dtype.kind != "f":
         return x
     most = float(np.finfo(np.float32).max)
-    given = {
+    given: Any = {
         "nan": nan,
         "posinf": most if posinf is None else posinf,
         "neginf": -most if neginf is None else neginf,

@@ -177,13 +177,14 @@ def _pad(x: Array, pad: Any, mode: str, value: Any) -> Array:
     widths = [(0, 0)] * x.ndim
     for i in range(len(pad) // 2):
         widths[x.ndim - 1 - i] = (pad[2 * i], pad[2 * i + 1])
-    options = {"constant_values": 0 if value is None else value} if mode == "constant" else {}
+    options: Any = {"constant_values": 0 if value is None else value} if mode == "constant" else {}
     if not pad:
         return x
     cut = tuple(slice(max(-a, 0), x.shape[d] - max(-b, 0)) for d, (a, b) in enumerate(widths))
     if mode == "circular":  # goes around what is kept
         x, cut = x[cut], ()
-    grown = np.pad(x, [(max(a, 0), max(b, 0)) for a, b in widths], _NUMPY[mode], **options)
+    how: Any = _NUMPY[mode]
+    grown = np.pad(x, [(max(a, 0), max(b, 0)) for a, b in widths], how, **options)
     if mode != "circular":
         ends = [(max(-a, 0), max(-b, 0)) for a, b in widths]
         cut = tuple(slice(a, grown.shape[d] - b) for d, (a, b) in enumerate(ends))

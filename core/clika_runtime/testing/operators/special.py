@@ -96,7 +96,7 @@ def _polygamma(n: int, x: Array) -> Array:
     def one(v: float) -> float:
         if v <= 0 and v == math.floor(v):
             return math.inf if n % 2 else -math.inf
-        return (-1) ** (n + 1) * math.factorial(n) * _power_sum(v, n + 1)
+        return float((-1) ** (n + 1) * math.factorial(n) * _power_sum(v, n + 1))
 
     return each(one)(x)
 
