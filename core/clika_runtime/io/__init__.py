@@ -7,6 +7,7 @@ neither NumPy nor the native core; ``load_*`` and ``save_*`` go to and from tens
 from __future__ import annotations
 
 from ._files import read_json
+from .arrays import load_npy, save_npy
 from .gguf import GgufArray, GgufFile, open_gguf
 from .quantized import (
     QTensor,
@@ -32,6 +33,7 @@ __all__ = [
     "dequantize",
     "load",
     "load_gguf",
+    "load_npy",
     "load_safetensors",
     "make_quantized",
     "make_quantized_mxfp4",
@@ -41,6 +43,7 @@ __all__ = [
     "quantized_view",
     "read_json",
     "save",
+    "save_npy",
     "save_safetensors",
     "write_safetensors",
 ]
