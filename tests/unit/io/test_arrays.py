@@ -32,10 +32,10 @@ def test_refusals(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for damaged in (b"", whole[:5], whole[:60], whole[:-4], b"\0" * 200):
         path.write_bytes(damaged)
-        with pytest.raises(crt.InvalidArgumentError, match="x.npy"):
+        with pytest.raises(crt.InvalidArgumentError, match=r"x\.npy"):
             load_npy(path)
     np.save(path, np.array([object()]), allow_pickle=True)
-    with pytest.raises(crt.InvalidArgumentError, match="x.npy"):
+    with pytest.raises(crt.InvalidArgumentError, match=r"x\.npy"):
         load_npy(path)
     np.savez(tmp_path / "z.npz", a=np.ones(2))
     with pytest.raises(crt.InvalidArgumentError, match="archive"):
