@@ -3,6 +3,8 @@ weights: the reference for whole-model comparisons."""
 
 from __future__ import annotations
 
+import mmap
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,22 @@ def _unpermute(weight: Any, heads: int) -> Any:
     return (
         weight.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
     )
+
+
+def _dequantized(tensor: Any, rows: int = 8192) -> Any:
+    """The tensor's numbers in float32, some rows at a time: the package's copies take several times
+    their size."""
+    import gguf
+    import numpy as np
+
+    shape = tuple(int(size) for size in reversed(tensor.shape))
+    if len(shape) == 1:
+        return gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+    array = np.empty(shape, np.float32)
+    for start in range(0, shape[0], rows):
+        part = tensor.data[start : start + rows]
+        array[start : start + rows] = gguf.quants.dequantize(part, tensor.tensor_type)
+    return array
 
 
 def _config(config_class: Any, reader: Any, architecture: str, tied: bool, vocabulary: int) -> Any:
@@ -72,6 +90,7 @@ def reference_model(path: str | Path) -> Any:
     vocabulary = int(tensors["token_embd.weight"].shape[1])
     tied = "output.weight" not in tensors
     config = _config(config_class, reader, architecture, tied, vocabulary)
+    reader.fields.clear()  # the vocabulary takes some 2 kB a token there
     with torch.device("meta"):
         model = model_class(config)
     numbers = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
@@ -82,13 +101,15 @@ def reference_model(path: str | Path) -> Any:
         if name == "lm_head.weight" and tied:
             continue
         found = tensors.pop(table.get_name(name, try_suffixes=(".weight", ".bias")))
-        array = gguf.quants.dequantize(found.data, found.tensor_type).astype(np.float32)
+        array = _dequantized(found)
         part = name.split(".")[-2]
         if architecture == "llama" and part in heads:
             array = _unpermute(array, heads[part])
         if architecture.startswith("gemma") and name.endswith("norm.weight"):
             array = array - 1.0  # the files store what the model adds
         state[name] = torch.from_numpy(np.ascontiguousarray(array))
+        if hasattr(mmap, "MADV_DONTNEED"):  # the pages that were read count as the process's own
+            reader.data._mmap.madvise(mmap.MADV_DONTNEED)
     assert not tensors, f"tensors that the model does not take: {list(tensors)}"
     missing, unexpected = model.load_state_dict(state, strict=False, assign=True)
     assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
@@ -117,15 +138,24 @@ def log_softmax(logits: Any) -> Any:
     return rows - np.log(np.exp(rows).sum(-1, keepdims=True))
 
 
-def compare(reference: Any, ours: Any, chunk: int = 64) -> dict[str, float]:
+def compare(reference: Any, ours: Any) -> dict[str, float]:
     """Mean KL(reference || ours) in nats, top-1 agreement, and the largest reference gap at which
-    top-1 flips; both are logits ``[positions, vocabulary]``, taken ``chunk`` rows at a time."""
+    top-1 flips; both are logits ``[positions, vocabulary]``."""
+    return compare_texts([(reference, ours)])
+
+
+def compare_texts(texts: Iterable[tuple[Any, Any]], chunk: int = 16) -> dict[str, float]:
+    """The same over several texts, pairs of such logits; ``chunk`` rows are expanded at a time."""
     import numpy as np
 
     divergence, gaps, flips = [], [], []
-    for start in range(0, len(reference), chunk):
-        p = log_softmax(reference[start : start + chunk])
-        q = log_softmax(ours[start : start + chunk])
+    pieces = (
+        (reference[start : start + chunk], ours[start : start + chunk])
+        for reference, ours in texts
+        for start in range(0, len(reference), chunk)
+    )
+    for expected, found in pieces:
+        p, q = log_softmax(expected), log_softmax(found)
         divergence.append((np.exp(p) * (p - q)).sum(-1))
         flips.append(p.argmax(-1) != q.argmax(-1))
         best = np.partition(p, -2, axis=-1)[:, -2:]

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clika_runtime.modelverse.generation import load_generative
-from tests.families.bars import BARS, Reference
+from tests.families.bars import BARS, measure
 
-pytestmark = pytest.mark.xdist_group("smollm2")  # one process holds the reference
+pytestmark = pytest.mark.xdist_group("smollm2")  # one process measures
 
 
 @pytest.fixture(scope="module")
-def reference(smollm2_gguf: Path) -> Reference:
-    return Reference(smollm2_gguf)
+def measured(smollm2_gguf: Path) -> dict[str, dict[str, Any]]:
+    return measure(smollm2_gguf)
 
 
 @pytest.mark.parametrize("mode", BARS)
-def test_distributions_and_greedy_text(reference: Reference, mode: str) -> None:
-    reference.check(mode, positions=500)
+def test_distributions_and_greedy_text(measured: dict[str, dict[str, Any]], mode: str) -> None:
+    BARS[mode].check(measured[mode], positions=500)
 
 
 def test_the_chat_answer(smollm2_gguf: Path) -> None:

@@ -4,26 +4,27 @@ transformers' float32 model over its weights."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clika_runtime.modelverse.generation import load_generative
-from tests.families.bars import BARS, Reference
+from tests.families.bars import BARS, measure
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.xdist_group("qwen-coder"),  # one process holds the reference
+    pytest.mark.xdist_group("qwen-coder"),  # one process measures
 ]
 
 
 @pytest.fixture(scope="module")
-def reference(qwen_coder_gguf: Path) -> Reference:
-    return Reference(qwen_coder_gguf, passages=3)
+def measured(qwen_coder_gguf: Path) -> dict[str, dict[str, Any]]:
+    return measure(qwen_coder_gguf, passages=2, prompts=3)
 
 
 @pytest.mark.parametrize("mode", BARS)
-def test_distributions_and_greedy_text(reference: Reference, mode: str) -> None:
-    reference.check(mode, positions=300)
+def test_distributions_and_greedy_text(measured: dict[str, dict[str, Any]], mode: str) -> None:
+    BARS[mode].check(measured[mode], positions=200)
 
 
 def test_the_chat_answer(qwen_coder_gguf: Path) -> None:
