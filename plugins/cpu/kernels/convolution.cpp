@@ -1,6 +1,6 @@
-// Convolutions of float32, bfloat16 and float16 as products of matrices whose left side, the windows, is never
-// written out: gemm.hpp packs it straight from the input. Where every channel is a group of its own the sums run
-// over channels in vectors instead. The other dtypes stand in plain/convolution.cpp.
+// Convolutions of float32, bfloat16 and float16 as products of matrices whose left side, the windows, is
+// never written out: gemm.hpp packs it straight from the input. Where every channel is a group of its own the
+// sums run over channels in vectors instead. The other dtypes stand in plain/convolution.cpp.
 #include <array>
 #include <numeric>
 #include <utility>
@@ -74,50 +74,87 @@ struct Windows {
     }
   }
 
+  // The pixel that tap 0 reads for a result: its coordinates, and its offset in the input with the group's.
+  struct Corner {
+    int64_t at[3];
+    int64_t offset;
+  };
+  Corner corner(const Place& p) const {
+    Corner found;
+    found.offset = p.image;
+    for (int d = 0; d < 3; ++d) {
+      found.at[d] = Convolution::reads(axes[d], p.q[d], 0);
+      found.offset = found.offset * c.in_size[d] + found.at[d];
+    }
+    found.offset = found.offset * c.channels + group * c.group_channels;
+    return found;
+  }
+  // Whether every tap of a result lies within the input.
+  bool is_inner(const Corner& corner) const {
+    bool inner = true;
+    for (int d = 0; d < 3; ++d) {
+      const int64_t far = corner.at[d] + (axes[d].taps - 1) * axes[d].off_step;
+      inner = inner && std::min(corner.at[d], far) >= 0 && std::max(corner.at[d], far) < c.in_size[d];
+    }
+    return inner;
+  }
+
   void pack_left(int64_t first, int64_t count, int64_t from, int64_t depth, float* panel, int32_t) const {
-    Place places[kTileRows];
-    places[0] = place(first);
-    for (int64_t r = 1; r < count; ++r) {
-      places[r] = places[r - 1];
-      step(&places[r]);
+    Corner corners[kTileRows];
+    bool inner = c.input->dtype == CLIKA_FLOAT32;
+    Place p = place(first);
+    for (int64_t r = 0; r < count; ++r) {
+      corners[r] = corner(p);
+      inner = inner && is_inner(corners[r]);
+      step(&p);
     }
     alignas(64) float copies[kTileRows][kPiece];
     const float* rows[kTurnedMost];
-    const int64_t run_taps = joined ? axes[2].taps : 1;
-    const int64_t run = run_taps * c.group_channels;
-    const int64_t line = c.in_size[2] * c.channels;
+    const int64_t run = (joined ? axes[2].taps : 1) * c.group_channels;
     for (int64_t at = from; at < from + depth;) {
       const int64_t inside = at % run;
       const int64_t piece = std::min({kPiece, run - inside, from + depth - at});
       int64_t tap = at / run;
-      const int64_t j2 = joined ? 0 : tap % axes[2].taps;
-      if (!joined) tap /= axes[2].taps;
-      const int64_t j1 = tap % axes[1].taps;
-      const int64_t j0 = tap / axes[1].taps;
-      for (int64_t r = 0; r < count; ++r) {
-        const Place& p = places[r];
-        const int64_t i0 = Convolution::reads(axes[0], p.q[0], j0);
-        const int64_t i1 = Convolution::reads(axes[1], p.q[1], j1);
-        const int64_t i2 = Convolution::reads(axes[2], p.q[2], j2);
-        rows[r] = kZeros;
-        if (static_cast<uint64_t>(i0) >= static_cast<uint64_t>(c.in_size[0]) ||
-            static_cast<uint64_t>(i1) >= static_cast<uint64_t>(c.in_size[1])) {
-          continue;
-        }
-        // What the piece reads of its line: [low, high), as far as it lies within the line.
-        const int64_t start = ((p.image * c.in_size[0] + i0) * c.in_size[1] + i1) * line;
-        const int64_t low = i2 * c.channels + group * c.group_channels + inside;
-        const int64_t begin = joined ? std::max<int64_t>(0, -low) : i2 < 0 ? piece : 0;
-        const int64_t end = joined ? std::min(piece, line - low) : i2 >= c.in_size[2] ? 0 : piece;
-        if (begin >= end) continue;
-        rows[r] = whole_row(start + low, begin, end, piece, copies[r]);
+      int64_t move[3] = {0, 0, 0};
+      if (!joined) {
+        move[2] = tap % axes[2].taps * axes[2].off_step;
+        tap /= axes[2].taps;
+      }
+      move[1] = tap % axes[1].taps * axes[1].off_step;
+      move[0] = tap / axes[1].taps * axes[0].off_step;
+      const int64_t pixels = (move[0] * c.in_size[1] + move[1]) * c.in_size[2] + move[2];
+      const int64_t shift = pixels * c.channels + inside;
+      if (inner) {
+        const float* x = data_of<float>(*c.input) + shift;
+        for (int64_t r = 0; r < count; ++r) rows[r] = x + corners[r].offset;
+      } else {
+        for (int64_t r = 0; r < count; ++r) rows[r] = edge(corners[r], move, shift, inside, piece, copies[r]);
       }
       for (int64_t r = count; r < turned_rows(kTileRows); ++r) rows[r] = rows[0];
       turn_rows<kTileRows>(rows, piece, panel + (at - from) * kTileRows);
       at += piece;
     }
   }
-  CLIKA_INLINE const float* whole_row(int64_t at, int64_t begin, int64_t end, int64_t piece, float* copy) const {
+  // A piece of a run of which a part may lie outside of the input.
+  const float* edge(const Corner& corner, const int64_t* move, int64_t shift, int64_t inside, int64_t piece,
+                    float* copy) const {
+    int64_t i[3];
+    for (int d = 0; d < 3; ++d) i[d] = corner.at[d] + move[d];
+    if (i[0] < 0 || i[0] >= c.in_size[0] || i[1] < 0 || i[1] >= c.in_size[1]) return kZeros;
+    int64_t begin = 0;
+    int64_t end = piece;
+    if (joined) {  // the run goes over pixels: where it is before the line and behind it
+      const int64_t low = i[2] * c.channels + inside;
+      begin = std::max<int64_t>(0, -low);
+      end = std::min(piece, c.in_size[2] * c.channels - low);
+    } else if (i[2] < 0 || i[2] >= c.in_size[2]) {
+      return kZeros;
+    }
+    if (begin >= end) return kZeros;
+    return whole_row(corner.offset + shift, begin, end, piece, copy);
+  }
+  CLIKA_INLINE const float* whole_row(int64_t at, int64_t begin, int64_t end, int64_t piece,
+                                      float* copy) const {
     const bool direct = c.input->dtype == CLIKA_FLOAT32;
     if (direct && begin == 0 && end == piece) return data_of<float>(*c.input) + at;
     for (int64_t i = 0; i < begin; ++i) copy[i] = 0.0f;
@@ -142,8 +179,9 @@ struct Windows {
     const bool direct = c.weight->dtype == CLIKA_FLOAT32;
     alignas(64) float copies[kTurnedMost][kPiece];
     const float* rows[kTurnedMost];
-    for (int64_t i = 0; i < depth; i += kPiece) {
-      const int64_t piece = std::min(kPiece, depth - i);
+    const int64_t most = direct ? depth : kPiece;
+    for (int64_t i = 0; i < depth; i += most) {
+      const int64_t piece = std::min(most, depth - i);
       for (int64_t r = 0; r < count; ++r) {
         const int64_t at = (group * c.group_made + column + r) * k + from + i;
         rows[r] = direct ? data_of<float>(*c.weight) + at : copies[r];
@@ -299,9 +337,6 @@ struct DepthLine {
     }
   }
 
-  // Whether pixel i of a line lies before it, in it or behind it.
-  int side_of(int64_t i) const { return i < 0 ? -1 : i >= c.in_size[2] ? 1 : 0; }
-
   void run(int64_t image, int64_t q0, int64_t q1, Tap* lines, Tap* taps) const {
     const T* x = data_of<T>(*c.input) + image * c.in_size[0] * c.in_size[1] * c.in_size[2] * c.channels;
     T* out = data_of<T>(*c.out) + j;
@@ -322,31 +357,48 @@ struct DepthLine {
                             weights + (tap * c.group_made + j) * c.channels};
       }
     }
+    // Results [inner, outer) have all taps of a line; the taps of the first of them serve all.
     const Axis& a = axes[2];
-    for (int64_t q = 0; q < a.count;) {
-      // The taps of result q, and whether the three after it have the same ones.
+    const int64_t far = a.off + (a.taps - 1) * a.off_step;
+    const int64_t least = std::min(a.off, far);
+    const int64_t most = c.in_size[2] - 1 - std::max(a.off, far);
+    int64_t inner = least >= 0 ? 0 : (-least + a.in_step - 1) / a.in_step;
+    inner = std::min(a.count, inner);
+    const int64_t outer = most < 0 ? inner : std::max(inner, std::min(a.count, most / a.in_step + 1));
+    const int64_t step = a.in_step * c.channels;
+    for (int64_t q = 0; q < inner; ++q) {
+      results<1>(taps, find(lines, n_lines, q, taps), step, out + q * to_step, to_step);
+    }
+    if (inner < outer) {
       constexpr int kRun = 4;
-      int64_t n = 0;
-      bool alike = q + kRun <= a.count;
-      for (int64_t line = 0; line < n_lines; ++line) {
-        for (int64_t j2 = 0; j2 < a.taps; ++j2) {
-          const int64_t i = Convolution::reads(a, q, j2);
-          const int side = side_of(i);
-          alike = alike && side == side_of(i + (kRun - 1) * a.in_step);
-          if (side != 0) continue;
-          taps[n++] = {static_cast<const T*>(lines[line].input) + i * c.channels,
-                       lines[line].weight + j2 * c.group_made * c.channels};
-        }
-      }
-      const int64_t step = a.in_step * c.channels;
-      if (alike) {
+      const int64_t n = find(lines, n_lines, inner, taps);
+      int64_t q = inner;
+      for (; q + kRun <= outer; q += kRun) {
         results<kRun>(taps, n, step, out + q * to_step, to_step);
-        q += kRun;
-      } else {
+        for (int64_t t = 0; t < n; ++t) taps[t].input = static_cast<const T*>(taps[t].input) + kRun * step;
+      }
+      for (; q < outer; ++q) {
         results<1>(taps, n, step, out + q * to_step, to_step);
-        ++q;
+        for (int64_t t = 0; t < n; ++t) taps[t].input = static_cast<const T*>(taps[t].input) + step;
       }
     }
+    for (int64_t q = outer; q < a.count; ++q) {
+      results<1>(taps, find(lines, n_lines, q, taps), step, out + q * to_step, to_step);
+    }
+  }
+  // The taps of result q that lie within the lines.
+  int64_t find(const Tap* lines, int64_t count, int64_t q, Tap* taps) const {
+    const Axis& a = axes[2];
+    int64_t n = 0;
+    for (int64_t line = 0; line < count; ++line) {
+      for (int64_t j2 = 0; j2 < a.taps; ++j2) {
+        const int64_t i = Convolution::reads(a, q, j2);
+        if (i < 0 || i >= c.in_size[2]) continue;
+        taps[n++] = {static_cast<const T*>(lines[line].input) + i * c.channels,
+                     lines[line].weight + j2 * c.group_made * c.channels};
+      }
+    }
+    return n;
   }
 };
 
@@ -364,7 +416,8 @@ int32_t run_depthwise(const clika_call* call, const Convolution& c, const float*
     spread_weights(c, axes, weights);
     const int64_t lines = c.batch * axes[0].count * axes[1].count;
     const int64_t work = axes[2].count * c.made * std::max<int64_t>(1, c.places());
-    parallel(call, lines, std::max<int64_t>(1, 65536 / work), [&](int64_t begin, int64_t end, int32_t worker) {
+    const int64_t grain = std::max<int64_t>(1, 65536 / work);
+    parallel(call, lines, grain, [&](int64_t begin, int64_t end, int32_t worker) {
       Tap* room = memory + worker * taps_room;
       visit_float(c.input->dtype, [&](auto tag) {
         for (int64_t j = 0; j < c.group_made; ++j) {

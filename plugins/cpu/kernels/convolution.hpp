@@ -2,9 +2,9 @@
 // last. Included after level.hpp.
 //
 // A place of the result is cut into three coordinates (absent dimensions have size 1), and the results whose
-// kernels hit the input in the same way form a phase: a convolution has one, a transposed one has one for each
-// combination of the strides. Within a phase, result q of an axis reads the input at q * in_step + off + j *
-// off_step for its taps j, with the kernel's place kernel + j * kernel_step.
+// kernels hit the input in the same way form a phase: a convolution has one, a transposed one has one for
+// each combination of the strides. Within a phase, result q of an axis reads the input at q * in_step + off +
+// j * off_step for its taps j, with the kernel's place kernel + j * kernel_step.
 
 struct Axis {
   int64_t count;  // results of the phase
@@ -99,6 +99,7 @@ struct Convolution {
     const int64_t k2 = axes[2].kernel + j2 * axes[2].kernel_step;
     return (k0 * kernel[1] + k1) * kernel[2] + k2;
   }
-  // The input's pixel of an image that tap j reads for result q along axis d; outside of [0, in_size) it is 0.
+  // The input's pixel of an image that tap j reads for result q along axis d; outside of [0, in_size) it is
+  // 0.
   static int64_t reads(const Axis& a, int64_t q, int64_t j) { return q * a.in_step + a.off + j * a.off_step; }
 };

@@ -1,9 +1,9 @@
 // Large products of matrices in float32: c[i][j] = sum over k of a[i][k] * b[k][j], for matmul and
 // convolutions. Included after level.hpp.
 //
-// Both sides are copied into panels: kTileRows rows of the left side (k by k), a few vectors of columns of the
-// right side. A tile of sums stays in registers over a block of k; between blocks it waits in the result. So
-// every number is one chain of fma over ascending k: blocks, threads and edges change no bit.
+// Both sides are copied into panels: kTileRows rows of the left side (k by k), a few vectors of columns of
+// the right side. A tile of sums stays in registers over a block of k; between blocks it waits in the result.
+// So every number is one chain of fma over ascending k: blocks, threads and edges change no bit.
 
 #if CLIKA_X86 && CLIKA_LEVEL == 2
 constexpr int kTileRows = 14;  // 28 sums and 2 columns in 32 registers; the rows are broadcast from memory
@@ -134,16 +134,23 @@ CLIKA_INLINE void turn_square(const float* const* rows, int64_t at, Line* out) {
 constexpr int64_t turned_rows(int64_t width) { return (width + kTurn - 1) / kTurn * kTurn; }
 constexpr int64_t kTurnedMost = turned_rows(kTileColumns > kTileRows ? kTileColumns : kTileRows);
 
-// panel[k * width + r] = rows[r][k] for n places k. `rows` has turned_rows(width) readable entries. The line of
-// a k may reach into the next k, which is written after it: what stands up to kSlack floats behind the last k
-// is lost.
+// panel[k * width + r] = rows[r][k] for n places k. `rows` has turned_rows(width) readable entries. The line
+// of a k may reach into the next k, which is written after it: what stands up to kSlack floats behind the
+// last k is lost.
 template <int width>
 CLIKA_NOINLINE void turn_rows(const float* const* rows, int64_t n, float* panel) {
   constexpr int64_t count = turned_rows(width);
   constexpr int64_t squares = width % kTurn == 0 ? 1 : count / kTurn;  // turned before the first is stored
-  int64_t k = 0;
-  while (k + kTurn <= n) {
-    for (int64_t r = 0; r < count; r += squares * kTurn) {
+  if (n < kTurn) {
+    for (int64_t k = 0; k < n; ++k) {
+      for (int64_t r = 0; r < width; ++r) panel[k * width + r] = rows[r][k];
+    }
+    return;
+  }
+  // Few rows at a time, so that the memory sees few streams.
+  for (int64_t r = 0; r < count; r += squares * kTurn) {
+    for (int64_t k = 0; k < n; k += kTurn) {
+      if (k + kTurn > n) k = n - kTurn;  // the rest, once more with what stands before it
       Line lines[squares][kTurn];
       for (int64_t s = 0; s < squares; ++s) turn_square(rows + r + s * kTurn, k, lines[s]);
       for (int64_t i = 0; i < kTurn; ++i) {
@@ -152,23 +159,18 @@ CLIKA_NOINLINE void turn_rows(const float* const* rows, int64_t n, float* panel)
         }
       }
     }
-    k += kTurn;
-    if (k < n && k + kTurn > n) k = n - kTurn;  // the rest, once more with what stands before it
-  }
-  for (; k < n; ++k) {
-    for (int64_t r = 0; r < width; ++r) panel[k * width + r] = rows[r][k];
   }
 }
 
 // ------------------------------------------------------------------ the product
 // A Problem has the sizes m, n and k and
-//   pack_left(row, count, from, depth, panel, worker): rows row .. row + count of columns from .. from + depth,
-//     as [depth][kTileRows]; what stands in rows beyond count does not matter
+//   pack_left(row, count, from, depth, panel, worker): rows row .. row + count of columns from .. from +
+// depth,     as [depth][kTileRows]; what stands in rows beyond count does not matter
 //   pack_right(column, count, from, depth, panel, width): columns column .. column + count as [depth][width];
 //     what stands in columns beyond count does not matter either
 //   find_rows(row, count, to): where rows of the result lie (float32, column j at to[i][j])
-//   begin(to, count, column, columns): false, or true after it has filled this part of the result with what the
-//     sums start from
+//   begin(to, count, column, columns): false, or true after it has filled this part of the result with what
+// the     sums start from
 //   end(to, count, column, columns): after this part of the result is whole
 struct GemmPlan {
   int64_t panels;        // of columns

@@ -33,7 +33,8 @@ struct Heads {
     positions = key->shape[key->rank - 2];
     value_size = value->shape[value->rank - 1];
     causal = attr_int(call, 0, 0) != 0;
-    if (attr_int(call, 1, 0) != 0 && rank > 0) group = query->shape[query->rank - 3] / key->shape[key->rank - 3];
+    const bool grouped = attr_int(call, 1, 0) != 0 && rank > 0;
+    if (grouped) group = query->shape[query->rank - 3] / key->shape[key->rank - 3];
     scale = scalar_float(call, 1, 1.0 / std::sqrt(static_cast<double>(std::max<int64_t>(1, size))));
     softcap = scalar_float(call, 2, 0.0);
   }

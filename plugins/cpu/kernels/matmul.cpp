@@ -59,8 +59,8 @@ void rows_by_panel(const float* rows, int64_t row_stride, int64_t count, const f
 
 // ------------------------------------------------------------------ large products
 // Floats of a line: its own memory, or a copy in `buffer`.
-CLIKA_INLINE const float* floats_of(const clika_value& v, LoadTile<float> loader, int64_t offset, int64_t step,
-                                    int64_t n, float* buffer) {
+CLIKA_INLINE const float* floats_of(const clika_value& v, LoadTile<float> loader, int64_t offset,
+                                    int64_t step, int64_t n, float* buffer) {
   if (v.dtype == CLIKA_FLOAT32 && step == 1) return data_of<float>(v) + offset;
   loader(buffer, v.data, offset, step, n);
   return buffer;

@@ -1,5 +1,5 @@
-// batch_norm, instance_norm, group_norm over channels-last tensors, local_response_norm and normalize: float32
-// for the short floats, float64 for itself. Sums over pixels are kept in float64.
+// batch_norm, instance_norm, group_norm over channels-last tensors, local_response_norm and normalize:
+// float32 for the short floats, float64 for itself. Sums over pixels are kept in float64.
 #include "level.hpp"
 #include "elementwise.hpp"
 #include "lines.hpp"
@@ -31,7 +31,8 @@ struct Channels {
     load(buffer, in.data, pixel * channels, 1, channels);
     return buffer;
   }
-  // total[c] = sum over pixels [begin, end) of d = x - from[c], or of its square. `part` and `buffer` hold a row.
+  // total[c] = sum over pixels [begin, end) of d = x - from[c], or of its square. `part` and `buffer` hold a
+  // row.
   void sums(int64_t begin, int64_t end, const double* from, bool squares, double* total, C* part,
             C* buffer) const {
     for (int64_t c = 0; c < channels; ++c) total[c] = 0.0;
@@ -79,8 +80,8 @@ void channel_values(const clika_call* call, uint32_t i, int64_t channels, double
   for (int64_t c = 0; c < channels; ++c) to[c] = static_cast<C>(otherwise);
 }
 
-// (x - mean) * factor + bias as (x - at) * factor + shift, where `at` is the mean as C holds it: what that leaves
-// out goes into the shift.
+// (x - mean) * factor + bias as (x - at) * factor + shift, where `at` is the mean as C holds it: what that
+// leaves out goes into the shift.
 template <class C>
 void factors(const double* mean, const double* variance, int64_t channels, double eps, const C* weight,
              const C* bias, C* at, C* factor, C* shift) {
@@ -92,8 +93,8 @@ void factors(const double* mean, const double* variance, int64_t channels, doubl
   }
 }
 
-// Statistics of `units` ranges of pixels, one after the other: of all images together (batch_norm), or of each
-// (instance_norm, group_norm); or given ones.
+// Statistics of `units` ranges of pixels, one after the other: of all images together (batch_norm), or of
+// each (instance_norm, group_norm); or given ones.
 template <class C>
 int32_t normalize_channels(const clika_call* call, uint32_t weight, bool own, bool together, int64_t groups,
                            double eps) {
@@ -185,7 +186,8 @@ int32_t run_batch(const clika_call* call) {
 }
 int32_t run_instance(const clika_call* call) {
   const clika_value& in = call->inputs[0];
-  return choose(call, 3, attr_int(call, 0, 1) != 0, false, in.shape[in.rank - 1], scalar_float(call, 1, 1e-5));
+  const bool own = attr_int(call, 0, 1) != 0;
+  return choose(call, 3, own, false, in.shape[in.rank - 1], scalar_float(call, 1, 1e-5));
 }
 // input, weight?, bias?; attr num_groups; scalar eps.
 int32_t run_group(const clika_call* call) {
@@ -219,11 +221,13 @@ int32_t respond(const clika_call* call) {
   const int64_t workers = call->core->num_threads();
   const int64_t room = 2 * channels;
   In* memory = static_cast<In*>(call->core->scratch(call, static_cast<size_t>(workers * room) * sizeof(In)));
-  C* results = static_cast<C*>(call->core->scratch(call, static_cast<size_t>(workers * channels) * sizeof(C)));
+  C* results =
+      static_cast<C*>(call->core->scratch(call, static_cast<size_t>(workers * channels) * sizeof(C)));
   if (memory == nullptr || results == nullptr) return CLIKA_UNAVAILABLE;
   const LoadTile<In> load = Tiles<In>::loader(in.dtype);
   const StoreTile<C> store = Tiles<C>::storer(out.dtype);
-  parallel(call, rows, std::max<int64_t>(1, 4096 / channels), [&](int64_t begin, int64_t end, int32_t worker) {
+  const int64_t grain = std::max<int64_t>(1, 4096 / channels);
+  parallel(call, rows, grain, [&](int64_t begin, int64_t end, int32_t worker) {
     In* x = memory + worker * room;
     In* squares = x + channels;
     C* y = results + worker * channels;
@@ -293,7 +297,8 @@ int32_t to_unit(const clika_call* call) {
   const Lines to(out, dim);
   const LoadTile<C> load = Tiles<C>::loader(in.dtype);
   const StoreTile<C> store = Tiles<C>::storer(out.dtype);
-  parallel(call, from.count, std::max<int64_t>(1, 8192 / from.length), [&](int64_t begin, int64_t end, int32_t) {
+  const int64_t grain = std::max<int64_t>(1, 8192 / from.length);
+  parallel(call, from.count, grain, [&](int64_t begin, int64_t end, int32_t) {
     C x[kTile];
     for (int64_t line = begin; line < end; ++line) {
       double sum = std::isinf(p) && p < 0.0 ? std::numeric_limits<double>::infinity() : 0.0;

@@ -122,8 +122,8 @@ bool handlers(int32_t dtype, LoadTile<C>* load, StoreTile<C>* store) {
   }
 }
 
-// `bytes`: the image is one of bytes after each axis, the last axis first, as PyTorch resamples bytes; else the
-// results between two axes keep the compute type.
+// `bytes`: the image is one of bytes after each axis, the last axis first, as PyTorch resamples bytes; else
+// the results between two axes keep the compute type.
 template <class C>
 int32_t weigh(const clika_call* call, const TapTable* tables, const bool* over, bool bytes) {
   const clika_value& in = call->inputs[0];
@@ -131,7 +131,9 @@ int32_t weigh(const clika_call* call, const TapTable* tables, const bool* over, 
   LoadTile<C> load;
   StoreTile<C> store;
   if (!handlers<C>(in.dtype, &load, &store)) return no_compute(call);
-  if (bytes) store = in.dtype == CLIKA_UINT8 ? store_rounded<C, uint8_t, true> : store_rounded<C, int8_t, true>;
+  if (bytes) {
+    store = in.dtype == CLIKA_UINT8 ? store_rounded<C, uint8_t, true> : store_rounded<C, int8_t, true>;
+  }
   int64_t shape[kAxes];
   int32_t axes[kAxes];
   int32_t n = 0;
@@ -501,6 +503,7 @@ CLIKA_KERNELS(resampling,
                   .contiguous().parallel(),
               Entry("resize", run_resize).in(FLOATS | F64 | INTS).out(FLOATS | F64 | INTS)
                   .contiguous().parallel(),
-              Entry("grid_sample", run_grid_sample).in(FLOATS | F64).out(FLOATS | F64).contiguous().parallel(),
+              Entry("grid_sample", run_grid_sample).in(FLOATS | F64).out(FLOATS | F64)
+                  .contiguous().parallel(),
               Entry("affine_grid", run_affine_grid).in(FLOATS | F64).out(FLOATS | F64).contiguous())
 #include "level_end.hpp"

@@ -90,7 +90,8 @@ int32_t run(const clika_call* call) {
         float* angle = memory + worker * half;
         for (int64_t i = 0; i < half; ++i) angle[i] = 0.0f;
         for (int64_t a = 0; a < axes; ++a) {
-          const float position = static_cast<float>(position_at(positions, a * axis_stride + t * token_stride));
+          const int64_t at = a * axis_stride + t * token_stride;
+          const float position = static_cast<float>(position_at(positions, at));
           const float* frequency = data_of<float>(frequencies) + a * frequency_axis;
           for (int64_t i = 0; i < half; ++i) angle[i] += position * frequency[i * frequency_step];
         }

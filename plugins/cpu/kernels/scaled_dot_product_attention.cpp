@@ -32,7 +32,8 @@ struct Tile {
 
   explicit Tile(const Heads& heads) : h(heads) {
     width = (h.value_size + W - 1) / W * W;
-    direct = h.value->dtype == CLIKA_FLOAT32 && h.value->strides[h.value->rank - 1] == 1 && width == h.value_size;
+    direct = h.value->dtype == CLIKA_FLOAT32 && h.value->strides[h.value->rank - 1] == 1;
+    direct = direct && width == h.value_size;
     load_query = Tiles<float>::loader(h.query->dtype);
     load_value = Tiles<float>::loader(h.value->dtype);
     store = Tiles<float>::storer(h.out->dtype);
@@ -121,8 +122,9 @@ struct Tile {
     const int64_t value = h.offset(*h.value, index, h.group);
     const int64_t key_step = h.key->strides[h.key->rank - 2];
     const int64_t value_step = h.value->strides[h.value->rank - 2];
+    const int64_t query_step = h.query->strides[h.query->rank - 2];
     for (int64_t i = 0; i < count; ++i) {
-      load_query(r.query + i * h.size, h.query->data, query + (from + i) * h.query->strides[h.query->rank - 2],
+      load_query(r.query + i * h.size, h.query->data, query + (from + i) * query_step,
                  h.query->strides[h.query->rank - 1], h.size);
       r.maximum[i] = kNone;
       r.total[i] = 0.0f;
@@ -138,7 +140,8 @@ struct Tile {
       });
       scores(r.query, h.size, count, r.columns, h.size, n, r.scores);
       for (int64_t i = 0; i < count; ++i) {
-        weigh(r.scores + i * kBlock, index, from + i, base, n, r.sums + i * width, r.maximum + i, r.total + i);
+        weigh(r.scores + i * kBlock, index, from + i, base, n, r.sums + i * width, r.maximum + i,
+              r.total + i);
       }
       const float* rows[kBlock];
       for (int64_t j = 0; j < n; ++j) {
@@ -163,7 +166,8 @@ struct Tile {
 
 int32_t run(const clika_call* call) {
   if (scalar_float(call, 0, 0.0) != 0.0) {
-    return refuse(call, "scaled_dot_product_attention: dropout_p %g must be 0: nothing is dropped in inference",
+    return refuse(call,
+                  "scaled_dot_product_attention: dropout_p %g must be 0: nothing is dropped in inference",
                   scalar_float(call, 0, 0.0));
   }
   if (elements(call->outputs[0]) == 0) return CLIKA_OK;
@@ -185,6 +189,6 @@ int32_t run(const clika_call* call) {
 }
 
 CLIKA_KERNELS(scaled_dot_product_attention,
-              Entry("scaled_dot_product_attention", run).in(FLOATS, FLOATS, FLOATS, FLOATS | F64 | BOOL).out(FLOATS)
-                  .rank(2, CLIKA_MAX_RANK).parallel())
+              Entry("scaled_dot_product_attention", run).in(FLOATS, FLOATS, FLOATS, FLOATS | F64 | BOOL)
+                  .out(FLOATS).rank(2, CLIKA_MAX_RANK).parallel())
 #include "level_end.hpp"

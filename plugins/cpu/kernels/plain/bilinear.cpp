@@ -35,7 +35,8 @@ int32_t multiply(const clika_call* call) {
       for (int64_t a = 0; a < a_size; ++a) {
         const C* w = weight + (o * a_size + a) * b_size;
         U part = U{0};
-        for (int64_t b = 0; b < b_size; ++b) part += static_cast<U>(w[b]) * static_cast<U>(y[row * b_size + b]);
+        const C* other = y + row * b_size;
+        for (int64_t b = 0; b < b_size; ++b) part += static_cast<U>(w[b]) * static_cast<U>(other[b]);
         sum += static_cast<U>(x[row * a_size + a]) * part;
       }
       const C value = static_cast<C>(sum);

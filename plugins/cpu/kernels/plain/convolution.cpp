@@ -59,7 +59,8 @@ int32_t convolve(const clika_call* call, const Convolution& c) {
   const C* input = whole<C>(call, *c.input);
   const C* weights = whole<C>(call, *c.weight);
   const C* bias = c.bias == nullptr ? nullptr : whole<C>(call, *c.bias);
-  if (input == nullptr || weights == nullptr || (c.bias != nullptr && bias == nullptr)) return CLIKA_UNAVAILABLE;
+  if (input == nullptr || weights == nullptr) return CLIKA_UNAVAILABLE;
+  if (c.bias != nullptr && bias == nullptr) return CLIKA_UNAVAILABLE;
   const StoreTile<C> storer = Tiles<C>::storer(c.out->dtype);
   const int64_t image = c.in_size[0] * c.in_size[1] * c.in_size[2] * c.channels;
   for (int64_t phase = 0; phase < c.phases(); ++phase) {

@@ -14,8 +14,9 @@ int32_t run(const clika_call* call) {
   int32_t* positions = data_of<int32_t>(call->outputs[0]);
   int32_t* slots = data_of<int32_t>(call->outputs[1]);
   if (q[0] != 0 || k[0] != 0 || q[batch] != length) {
-    return refuse(call, "packed_slots: cu_seqlens_q must go from 0 to the %lld tokens and cu_seqlens_k from 0 on;"
-                  " they start at %d and %d, and cu_seqlens_q ends at %d",
+    return refuse(call,
+                  "packed_slots: cu_seqlens_q must go from 0 to the %lld tokens and cu_seqlens_k from 0 "
+                  "on; they start at %d and %d, and cu_seqlens_q ends at %d",
                   static_cast<long long>(length), q[0], k[0], q[batch]);
   }
   // All of it is checked before anything is written: the tokens may end before a bad entry does.

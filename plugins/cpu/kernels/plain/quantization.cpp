@@ -3,8 +3,8 @@
 #include "level.hpp"
 #include "elementwise.hpp"
 
-// The scale of element [outer][place][inner] is number (outer * places + place / block) * inner_scales + inner,
-// each with its step of 0 or 1.
+// The scale of element [outer][place][inner] is number (outer * places + place / block) * inner_scales +
+// inner, each with its step of 0 or 1.
 struct Scales {
   int64_t outer = 1;
   int64_t size = 1;    // places along the axis
@@ -230,7 +230,8 @@ constexpr uint64_t kCodes = CLIKA_BIT(CLIKA_INT8) | CLIKA_BIT(CLIKA_UINT8) | CLI
 
 CLIKA_KERNELS(quantization,
               Entry("quantize_linear", run_quantize).in(kReal, F32 | F64, I64).out(kCodes).contiguous(),
-              Entry("quantize_per_channel", run_per_channel).in(kReal, F32 | F64, I64).out(kCodes).contiguous(),
+              Entry("quantize_per_channel", run_per_channel).in(kReal, F32 | F64, I64).out(kCodes)
+                  .contiguous(),
               Entry("quantize_per_tensor", run_per_tensor).in(kReal).out(kCodes).contiguous(),
               Entry("dequantize_linear", run_dequantize).in(kCodes, F32 | F64, I64).out(kReal).contiguous(),
               Entry("dynamic_quantize_linear", run_dynamic).in(F32).out(kCodes | F32).contiguous(),

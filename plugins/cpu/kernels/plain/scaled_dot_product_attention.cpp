@@ -52,7 +52,8 @@ void attend(const Heads& h, int64_t index, int64_t row, double* weights) {
 
 int32_t run(const clika_call* call) {
   if (scalar_float(call, 0, 0.0) != 0.0) {
-    return refuse(call, "scaled_dot_product_attention: dropout_p %g must be 0: nothing is dropped in inference",
+    return refuse(call,
+                  "scaled_dot_product_attention: dropout_p %g must be 0: nothing is dropped in inference",
                   scalar_float(call, 0, 0.0));
   }
   if (elements(call->outputs[0]) == 0) return CLIKA_OK;
@@ -71,5 +72,6 @@ int32_t run(const clika_call* call) {
 }
 
 CLIKA_KERNELS(scaled_dot_product_attention,
-              Entry("scaled_dot_product_attention", run).in(F64, F64, F64, FLOATS | F64 | BOOL).out(F64).parallel())
+              Entry("scaled_dot_product_attention", run).in(F64, F64, F64, FLOATS | F64 | BOOL).out(F64)
+                  .parallel())
 #include "level_end.hpp"

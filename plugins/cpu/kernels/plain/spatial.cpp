@@ -5,8 +5,8 @@
 // ------------------------------------------------------------------ pad
 enum PadMode { kConstant = 0, kReflect, kReplicate, kCircular };
 
-// Where element i of a padded dimension comes from, -1 for the constant. The elements from `first` to `last` are
-// kept.
+// Where element i of a padded dimension comes from, -1 for the constant. The elements from `first` to `last`
+// are kept.
 int64_t source_of(int64_t i, int64_t size, int64_t first, int64_t last, int64_t mode) {
   if (i >= first && i < last) return i;
   switch (mode) {
