@@ -113,6 +113,7 @@ _FUNCTIONS = {
     ),
     "factories": "empty empty_strided empty_permuted scalar_tensor",
     "upsample": "upsample_nearest upsample_bilinear",
+    "multi_head": "multi_head_attention_forward",
     "attention": (
         "multi_head_attention generate_rotary_cache qk_rms_norm group_query_attention_varlen "
         "attention_over_cache"
@@ -160,6 +161,7 @@ _NO_METHODS = frozenset(
         "losses",
         "upsample",
         "attention",
+        "multi_head",
         "joining",
         "factories",
         "einsum",

@@ -72,6 +72,23 @@ def _pair(shape: tuple[Any, ...], dtype: Any, return_indices: bool) -> Any:
     return (values, Meta(shape, dtypes.int64)) if return_indices else values
 
 
+def _max_front(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The result is a tensor or a pair, which no annotation but this can say."""
+
+    def max_pool(
+        input: Tensor,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = None,
+        padding: int | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:
+        return call(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+    return max_pool
+
+
 def _max_pool(n: int) -> None:
     name = f"max_pool{n}d"
 
@@ -106,6 +123,7 @@ def _max_pool(n: int) -> None:
             static("return_indices", "bool", False),
         ],
         infer=infer,
+        front=_max_front,
         outputs=0,
         method=False,
     )
