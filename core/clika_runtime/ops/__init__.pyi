@@ -618,7 +618,7 @@ def max_pool1d(
     dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
-) -> tuple[Tensor, ...]: ...
+) -> Any: ...
 def max_pool2d(
     input: Tensor,
     kernel_size: int | Sequence[int],
@@ -627,7 +627,7 @@ def max_pool2d(
     dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
-) -> tuple[Tensor, ...]: ...
+) -> Any: ...
 def max_pool3d(
     input: Tensor,
     kernel_size: int | Sequence[int],
@@ -636,7 +636,7 @@ def max_pool3d(
     dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
-) -> tuple[Tensor, ...]: ...
+) -> Any: ...
 def max_unpool1d(
     input: Tensor,
     indices: Tensor,
@@ -1607,6 +1607,31 @@ def multi_head_attention(
     scale: float | None = None,
     softcap: float = 0.0,
 ) -> Tensor: ...
+def multi_head_attention_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = False,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]: ...
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,

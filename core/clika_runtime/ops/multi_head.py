@@ -42,9 +42,10 @@ def multi_head_attention_forward(
     """Projections, attention of `num_heads` heads and the projection of the result: (result [L, N,
     E], weights).
 
-    query [L, N, E], key [S, N, Ek] and value [S, N, Ev], or without N. in_proj_weight [3 E, E] holds
-    the projections of the three one after the other, else they are q_proj_weight [E, E],
-    k_proj_weight [E, Ek] and v_proj_weight [E, Ev] (`use_separate_proj_weight`); in_proj_bias [3 E].
+    query [L, N, E], key [S, N, Ek] and value [S, N, Ev], or without N. in_proj_weight [3 E, E]
+    holds the projections of the three one after the other, else they are q_proj_weight [E, E],
+    k_proj_weight [E, Ek] and v_proj_weight [E, Ev] (`use_separate_proj_weight`); in_proj_bias is
+    [3 E].
     bias_k and bias_v [E] are a further key and value, `add_zero_attn` adds one of zeros. A mask of
     bool takes out what is True: attn_mask [L, S] or [N * heads, L, S], key_padding_mask [N, S];
     numbers are added to the scores. The weights are [N, L, S'], or [N, heads, L, S'] without
@@ -62,7 +63,8 @@ def multi_head_attention_forward(
     if len(query.shape) != 3 or size != embed_dim_to_check or size % num_heads:
         fail(
             NAME,
-            f"query {text(query.shape)} must be [L, N, {embed_dim_to_check}] with {num_heads} heads",
+            f"query {text(query.shape)} must be [L, N, {embed_dim_to_check}] with {num_heads} "
+            "heads",
         )
     weights: Any
     if use_separate_proj_weight:

@@ -161,6 +161,22 @@ def _unless_dropped(got: Any, want: Any, sample: Any) -> None:
     torch.testing.assert_close(got, want, rtol=near[0], atol=near[1], equal_nan=True)
 
 
+def _heads(*args: Any, training: bool = False, **options: Any) -> Any:
+    return ops.multi_head_attention_forward(*args[:9], 0.0, *args[10:], **options)
+
+
+def _heads_unless_dropped(got: Any, want: Any, sample: Any) -> None:
+    import torch
+
+    for one, other in zip(got, want, strict=True):
+        assert one.shape == other.shape and one.dtype == other.dtype
+        if not sample.kwargs["training"]:
+            # Products of terms of up to 81 feed products: relative to the largest, not to each.
+            near = {torch.float32: 1e-5, torch.bfloat16: 3e-2}[other.dtype]
+            size = float(other.float().abs().max())
+            torch.testing.assert_close(one, other, rtol=near, atol=near * size, equal_nan=True)
+
+
 def _embedding(
     weight: Any, ids: Any, sparse: bool = False, scale_grad_by_freq: bool = False, **options: Any
 ) -> Any:
@@ -225,6 +241,7 @@ TWINS: dict[str, Any] = {
     "_batch_norm_with_update": _first_result(_batch_norm_with_update, "_batch_norm_with_update"),
     "native_layer_norm": _first_result(_native_layer_norm, "native_layer_norm"),
     "native_group_norm": _first_result(_native_group_norm, "native_group_norm"),
+    "nn.functional.multi_head_attention_forward": Twin(_heads, compare=_heads_unless_dropped),
     "nn.functional.scaled_dot_product_attention": Twin(_attention, compare=_unless_dropped),
     "nn.functional.embedding": _from_float32(_embedding, "nn.functional.embedding"),
     # torch writes rows of a limited norm back into the bfloat16 table before it adds them up.
