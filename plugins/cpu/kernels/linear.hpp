@@ -140,7 +140,8 @@ inline int64_t piece(const clika_call* call, int64_t units, double cost) {
 //                         of byte c of every lane, and the fast mode is the exact one
 //   kHalves               1: a part has one scale; 2: each of its halves of 16 columns has its own
 //   kOffset, kMinimum     value = scale * (code - kOffset), or scale * code + minimum
-//   codes(part, j)        columns 4 j .. 4 j + 3 of the part, j in 0 .. 7
+//   codes(part, j)        columns 4 j .. 4 j + 3 of the part, j in 0 .. 7; a format that finds eight columns
+//                         at once gives Words, those of j and of j + 1, for even j
 //   scale(part, half)     and minimum(part, half) where kMinimum
 //
 // `half` and `j` are constants once the loops below are unrolled. `part` is not: code for eight parts is slow
@@ -149,6 +150,29 @@ inline int64_t piece(const clika_call* call, int64_t units, double cost) {
 
 template <class Format>
 constexpr int kParts = Format::Block::kColumns / kBlock;
+
+struct Words {
+  vu first;
+  vu second;
+};
+// Words j and j + 1 of a part, and one of them alone.
+template <class Format>
+CLIKA_INLINE Words two_words(const Format& format, int part, int j) {
+  if constexpr (std::is_same_v<decltype(format.codes(part, j)), Words>) {
+    return format.codes(part, j);
+  } else {
+    return {format.codes(part, j), format.codes(part, j + 1)};
+  }
+}
+template <class Format>
+CLIKA_INLINE vu one_word(const Format& format, int part, int j) {
+  if constexpr (std::is_same_v<decltype(format.codes(part, j)), Words>) {
+    const Words words = format.codes(part, j & ~1);
+    return j % 2 == 0 ? words.first : words.second;
+  } else {
+    return format.codes(part, j);
+  }
+}
 
 // Four products' worth of the exact values of a part: column 4 j + c.
 template <class Format>
@@ -190,7 +214,8 @@ CLIKA_INLINE void multiply_part(const Format& format, int part, const ActBlock<T
     TileProducts<Format::kCodes, T> products;
 #pragma GCC unroll 4
     for (int j = h * kWords; j < (h + 1) * kWords; j += 2) {
-      products.add(format.codes(part, j), format.codes(part, j + 1), a.q, j);
+      const Words words = two_words(format, part, j);
+      products.add(words.first, words.second, a.q, j);
     }
     const vf scale = format.scale(part, h);
     const vf minimum = minimum_of(format, part, h);
@@ -352,7 +377,7 @@ CLIKA_INLINE void multiply_column(const Format (&formats)[G], int part, const fl
 #pragma GCC unroll 8
     for (int j = h * kWords; j < (h + 1) * kWords; ++j) {
       vu words[G];
-      for (int g = 0; g < G; ++g) words[g] = formats[g].codes(part, j);
+      for (int g = 0; g < G; ++g) words[g] = one_word(formats[g], part, j);
 #pragma GCC unroll 4
       for (int c = 0; c < 4; ++c) {
         const vf s = splat(x[4 * j + c]);
@@ -489,7 +514,7 @@ struct QuantizedSource {
       const int half = j * Format::kHalves / 8;
       const vf scale = format.scale(part, half);
       const vf minimum = minimum_of(format, part, half);
-      const vu words = format.codes(part, j);
+      const vu words = one_word(format, part, j);
       for (int c = 0; c < 4; ++c) store(panel + (4 * j + c) * W, value_of<Format>(words, c, scale, minimum));
     }
   }

@@ -91,6 +91,13 @@ CLIKA_INLINE vu gather(const uint32_t* table, vu index) {
 #endif
 }
 
+// The codes of a point of the IQ2 formats: its coordinates are in halves of bytes, its eight signs are the bits
+// from `first` on, and a sign is bit 2 of an index of the table.
+CLIKA_INLINE Words signed_point(const int8_t (&table)[16], vu point, vu signs, int first) {
+  return {look_up(table, low_halves(point) | (spread_bits(signs, first) & 0x04040404u)),
+          look_up(table, high_halves(point) | (spread_bits(signs, first + 4) & 0x04040404u))};
+}
+
 // A grid as words for gather(): eight coordinates in the halves of bytes, those of columns 0 .. 3 in the low
 // halves; or four coordinates in bytes.
 template <int N>

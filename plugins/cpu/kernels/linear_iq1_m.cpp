@@ -26,12 +26,12 @@ struct FormatIQ1_M {
 
   CLIKA_INLINE explicit FormatIQ1_M(const uint8_t* packed)
       : column(packed), d(block_scale(packed) * 0.125f) {}
-  CLIKA_INLINE vu codes(int part, int j) const {
+  CLIKA_INLINE Words codes(int part, int j) const {
     const vu low = (word_of_run(column, 0, part) >> (j / 2 * 8)) & 255u;
     const vu high = word_of_run(column, 32, part / 2) >> (part % 2 * 16 + j / 2 * 4);
     const vu point = gather(kPoints.word, low | (high & 7u) << 8);
     const vu shift = (high & 8u) == 0u ? vu{} + 0x02020202u : vu{};
-    return ((j % 2 == 0 ? low_halves(point) : high_halves(point)) << 3) + shift;
+    return {(low_halves(point) << 3) + shift, (high_halves(point) << 3) + shift};
   }
   CLIKA_INLINE vf scale(int part, int half) const {
     const vu number = word_of_run(column, 48, part / 4) >> (part / 2 % 2 * 16 + part % 2 * 6 + half * 3);

@@ -25,11 +25,11 @@ struct FormatIQ1_S {
   vf d;
 
   CLIKA_INLINE explicit FormatIQ1_S(const uint8_t* packed) : column(packed), d(half_of_run(packed, 48, 0)) {}
-  CLIKA_INLINE vu codes(int part, int j) const {
+  CLIKA_INLINE Words codes(int part, int j) const {
     const vu low = (word_of_run(column, 0, part) >> (j / 2 * 8)) & 255u;
     const vu high = (head(part) >> (j / 2 * 3)) & 7u;
     const vu point = gather(kPoints.word, low | high << 8);
-    return j % 2 == 0 ? low_halves(point) : high_halves(point);
+    return {low_halves(point), high_halves(point)};
   }
   CLIKA_INLINE vf scale(int part, int) const { return d * whole((head(part) >> 11 & 14u) | 1u); }
   // -9 / 8 or -7 / 8 of the scale.

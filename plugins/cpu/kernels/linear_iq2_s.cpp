@@ -28,12 +28,11 @@ struct FormatIQ2_S {
 
   CLIKA_INLINE explicit FormatIQ2_S(const uint8_t* packed)
       : column(packed), d(half_of_run(packed, 80, 0) * 0.125f) {}
-  CLIKA_INLINE vu codes(int part, int j) const {
+  CLIKA_INLINE Words codes(int part, int j) const {
     const vu low = (word_of_run(column, 0, part) >> (j / 2 * 8)) & 255u;
     const vu high = (word_of_run(column, 64, part / 4) >> (part % 4 * 8 + j / 2 * 2)) & 3u;
     const vu point = gather(kPoints.word, low | high << 8);
-    const vu sign = spread_bits(word_of_run(column, 32, part), 4 * j) & 0x04040404u;
-    return look_up(kShifted, (j % 2 == 0 ? low_halves(point) : high_halves(point)) | sign);
+    return signed_point(kShifted, point, word_of_run(column, 32, part), 4 * j);
   }
   CLIKA_INLINE vf scale(int part, int half) const {
     const vu number = (word_of_run(column, 72, part / 4) >> (part % 4 * 8 + half * 4)) & 15u;

@@ -28,11 +28,10 @@ struct FormatIQ2_XS {
 
   CLIKA_INLINE explicit FormatIQ2_XS(const uint8_t* packed)
       : column(packed), d(half_of_run(packed, 72, 0) * 0.125f) {}
-  CLIKA_INLINE vu codes(int part, int j) const {
+  CLIKA_INLINE Words codes(int part, int j) const {
     const vu index = (word_of_run(column, 0, 2 * part + j / 4) >> (j / 2 % 2 * 16)) & 511u;
     const vu point = gather(kPoints.word, index);
-    const vu sign = spread_bits(signs(part), 4 * j) & 0x04040404u;
-    return look_up(kShifted, (j % 2 == 0 ? low_halves(point) : high_halves(point)) | sign);
+    return signed_point(kShifted, point, signs(part), 4 * j);
   }
   CLIKA_INLINE vf scale(int part, int half) const {
     const vu number = (word_of_run(column, 64, part / 4) >> (part % 4 * 8 + half * 4)) & 15u;

@@ -28,10 +28,9 @@ struct FormatIQ2_XXS {
 
   CLIKA_INLINE explicit FormatIQ2_XXS(const uint8_t* packed)
       : column(packed), d(half_of_run(packed, 64, 0) * 0.125f) {}
-  CLIKA_INLINE vu codes(int part, int j) const {
+  CLIKA_INLINE Words codes(int part, int j) const {
     const vu point = gather(kPoints.word, (word_of_run(column, 0, 2 * part) >> (j / 2 * 8)) & 255u);
-    const vu sign = spread_bits(signs(part), 4 * j) & 0x04040404u;
-    return look_up(kShifted, (j % 2 == 0 ? low_halves(point) : high_halves(point)) | sign);
+    return signed_point(kShifted, point, signs(part), 4 * j);
   }
   CLIKA_INLINE vf scale(int part, int) const {
     return d * whole((word_of_run(column, 0, 2 * part + 1) >> 27 & 30u) | 1u);

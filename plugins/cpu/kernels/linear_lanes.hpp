@@ -11,13 +11,15 @@ CLIKA_INLINE vu low_halves(vu x) { return x & 0x0f0f0f0fu; }
 CLIKA_INLINE vu high_halves(vu x) { return (x >> 4) & 0x0f0f0f0fu; }
 // Byte c of every lane, without and with its sign.
 CLIKA_INLINE vi unsigned_byte(vu words, int c) {
-#if CLIKA_X86 && CLIKA_LEVEL >= 1
+#if CLIKA_X86 && CLIKA_LEVEL == 2
   const __m128i pick = _mm_setr_epi8(c, -1, -1, -1, c + 4, -1, -1, -1, c + 8, -1, -1, -1, c + 12, -1, -1, -1);
-#if CLIKA_LEVEL == 2
   return (vi)_mm512_shuffle_epi8((__m512i)words, _mm512_broadcast_i32x4(pick));
-#else
-  return (vi)_mm256_shuffle_epi8((__m256i)words, _mm256_broadcastsi128_si256(pick));
-#endif
+#elif CLIKA_X86 && CLIKA_LEVEL == 1
+  // All 32 bytes, so that the compiler keeps them in memory: half of them it puts together again and again.
+  const __m256i pick =
+      _mm256_setr_epi8(c, -1, -1, -1, c + 4, -1, -1, -1, c + 8, -1, -1, -1, c + 12, -1, -1, -1,  //
+                       c, -1, -1, -1, c + 4, -1, -1, -1, c + 8, -1, -1, -1, c + 12, -1, -1, -1);
+  return (vi)_mm256_shuffle_epi8((__m256i)words, pick);
 #else
   return reinterpret_cast<vi>((words >> (8 * c)) & 255u);
 #endif
