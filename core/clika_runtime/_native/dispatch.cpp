@@ -20,7 +20,9 @@ DispatchCounters& counters() {
 namespace {
 
 constexpr int64_t kReleaseBytes = 1 << 15;  // under this a kernel is quicker than giving the GIL away
-constexpr int64_t kInlineBytes = 1 << 18;   // under this a kernel is quicker than a queue's hand-over
+// Under this a call runs on its own thread: handing it to the lane and waking up for the result cost some 60 us, in
+// which a kernel goes over 4 MB.
+constexpr int64_t kInlineBytes = 1 << 24;
 
 ErrorPtr out_of_memory(int64_t bytes) {
   return make_error(CLIKA_INTERNAL, "OUT_OF_MEMORY",

@@ -5,18 +5,17 @@
 
 
 cdef Tensor _index(Tensor source, object index):
-    dims = []
     tensors = []
-    view = _indexed_view(source, index, dims, tensors)
+    view = _indexed_view(source, index, tensors)
     if not tensors:
         return _alias(view) if view is source else view
-    return get_op("index")(view, tensors, tuple(dims))
+    dims, tensors = _integer_indices(view, tensors)
+    return get_op("index")(view, tensors, dims)
 
 
 cdef int _assign(Tensor target, object index, object value) except -1:
-    dims = []
     tensors = []
-    view = _indexed_view(target, index, dims, tensors)
+    view = _indexed_view(target, index, tensors)
     if not isinstance(value, (Tensor, int, float)):
         value = tensor(value, dtype=target.dtype)
     if isinstance(value, Tensor):
@@ -25,15 +24,26 @@ cdef int _assign(Tensor target, object index, object value) except -1:
             value = get_op("select")(value, 0, 0)  # leading dims of size 1 say nothing
         if (<Tensor>value).record.storage is not NULL and (<Tensor>value).record.storage is target.record.storage:
             value = value.clone()  # what is written must not change what is still to be read
+    if len(tensors) == 1 and (<Tensor>tensors[0][1]).record.dtype == CLIKA_BOOL and (
+            not isinstance(value, Tensor) or (<Tensor>value).record.rank == 0):
+        # One number under a mask: as a whole, without looking for the places.
+        dim, mask = tensors[0]
+        filler = get_op("full")((), value, dtype=view.dtype, device=view.device)
+        for _ in range(view.record.rank - dim - (<Tensor>mask).record.rank):
+            mask = get_op("unsqueeze")(mask, -1)
+        value = get_op("where")(mask.to(view.device), filler, view)
+        tensors = None
     if tensors:
-        get_op("index_put_")(view, tensors, value, tuple(dims))
+        dims, tensors = _integer_indices(view, tensors)
+        get_op("index_put_")(view, tensors, value, dims)
     else:
         get_op("copy_")(view, value)
     return 0
 
 
-cdef Tensor _indexed_view(Tensor source, object index, list dims, list tensors):
-    """The view that the ints, slices and None of an index make; ``dims`` and ``tensors`` get the rest of it."""
+cdef Tensor _indexed_view(Tensor source, object index, list tensors):
+    """The view that the ints, slices and None of an index make; ``tensors`` gets the rest of it as pairs of a dim of
+    the view and a tensor for it, or a mask for the dims from it on."""
     if source.record.scheme != CLIKA_DENSE:
         raise invalid("indexing: a packed weight cannot be indexed; use embedding() to gather rows")
     items = [_index_item(item) for item in (index if isinstance(index, tuple) else (index,))]
@@ -58,11 +68,12 @@ cdef Tensor _indexed_view(Tensor source, object index, list dims, list tensors):
         elif isinstance(item, bool):
             # As a mask over a new dim of size 1.
             view = get_op("unsqueeze")(view, dim)
-            dims.append(dim)
-            tensors.append(tensor([0] if item else [], dtype=_dtypes.int64, device=source.device))
+            tensors.append((dim, tensor([0] if item else [], dtype=_dtypes.int64, device=source.device)))
             dim += 1
         elif isinstance(item, Tensor):
-            dim = _by_tensor(view, dim, item, dims, tensors)
+            _check_mask(view, dim, item)
+            tensors.append((dim, item))
+            dim += <int32_t>_dims_used(item)
         else:
             view = get_op("select")(view, dim, item)
     return view
@@ -103,23 +114,31 @@ cdef int32_t _dims_used(object item) except -1:
     return 1
 
 
-cdef int32_t _by_tensor(Tensor view, int32_t dim, Tensor item, list dims, list tensors) except -1:
-    """Adds a tensor of an index; returns the dim after those it stands for."""
-    if item.record.dtype != CLIKA_BOOL:
-        if item.record.dtype != CLIKA_INT64 and item.record.dtype != 6:
-            item = item.to(_dtypes.int64)
-        dims.append(dim)
-        tensors.append(item if item.record.device == view.record.device else item.to(view.device))
-        return dim + 1
-    sizes = view._sizes()[dim:dim + item.record.rank]
-    if item._sizes() != sizes:
-        raise invalid(f"indexing: a mask of shape {list(item._sizes())} must have the sizes {list(sizes)} of the dims "
-                      f"from {dim} on")
-    for place in _true_places(item):
-        dims.append(dim)
-        tensors.append(place if view.record.device == 0 else place.to(view.device))
-        dim += 1
-    return dim
+cdef int _check_mask(Tensor view, int32_t dim, Tensor mask) except -1:
+    if mask.record.dtype == CLIKA_BOOL:
+        sizes = view._sizes()[dim:dim + mask.record.rank]
+        if mask._sizes() != sizes:
+            raise invalid(f"indexing: a mask of shape {list(mask._sizes())} must have the sizes {list(sizes)} of the "
+                          f"dims from {dim} on")
+    return 0
+
+
+cdef tuple _integer_indices(Tensor view, list tensors):
+    """(dims, tensors) of ``index``: int64 or int32 tensors on the view's device, one a dim."""
+    dims = []
+    found = []
+    cdef Tensor item
+    for dim, one in tensors:
+        item = one
+        if item.record.dtype == CLIKA_BOOL:
+            parts = _true_places(item)
+        else:
+            parts = [item if item.record.dtype in (CLIKA_INT64, 6) else item.to(_dtypes.int64)]
+        for part in parts:
+            dims.append(dim)
+            found.append(part if (<Tensor>part).record.device == view.record.device else part.to(view.device))
+            dim += 1
+    return tuple(dims), found
 
 
 @cython.cdivision(True)
@@ -131,27 +150,32 @@ cdef list _true_places(Tensor mask):
     cdef Tensor host = mask._readable("indexing")
     cdef const char* flags = host.record.data()
     cdef int64_t n = host.record.numel()
-    cdef int64_t i, left, count = 0
-    cdef int32_t d, rank = host.record.rank
+    cdef int32_t d, last = host.record.rank - 1
+    cdef int64_t width = host.record.shape[last]
+    cdef int64_t i, row, left, count = 0
     cdef int64_t* columns[8]
+    cdef int64_t at[8]
     with nogil:
         for i in range(n):
             count += flags[i] != 0
     places = []
-    for d in range(rank):
+    for d in range(last + 1):
         place = _new((count,), CLIKA_INT64, 0, "indexing")
         places.append(place)
         columns[d] = <int64_t*>(<Tensor>place).record.data()
     count = 0
     with nogil:
-        for i in range(n):
-            if flags[i] == 0:
-                continue
-            left = i
-            for d in range(rank - 1, -1, -1):
-                columns[d][count] = left % host.record.shape[d]
+        for row in range(n // width if n else 0):
+            left = row
+            for d in range(last - 1, -1, -1):
+                at[d] = left % host.record.shape[d]
                 left = left // host.record.shape[d]
-            count += 1
+            for i in range(width):
+                if flags[row * width + i]:
+                    for d in range(last):
+                        columns[d][count] = at[d]
+                    columns[last][count] = i
+                    count += 1
     return places
 
 

@@ -439,6 +439,10 @@ cdef class Tensor:
         """A copy with bytes of its own."""
         return get_op("copy")(self)
 
+    def where(self, condition, other):
+        """This tensor where ``condition`` is true, else ``other``."""
+        return get_op("where")(condition, self, other)
+
     def new_tensor(self, data, *, dtype=None, device=None):
         """`tensor` in the dtype and on the device of this one, unless others are named."""
         return tensor(data, dtype=self.dtype if dtype is None else dtype,

@@ -19,7 +19,6 @@ op(
     doc="True where x is zero.",
     args=[tensor("input", ALL)],
     infer=lambda input: Meta(input.shape, dtypes.bool),
-    promote=lambda input: dtypes.bool,
     traits={ELEMENTWISE},
     compose=lambda input: ops.eq(ops.cast(input, dtypes.bool), False),
 )

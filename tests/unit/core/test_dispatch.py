@@ -100,7 +100,7 @@ def test_many_tensors_in_one_cat() -> None:
 
 def test_large_calls_are_queued_and_read_in_order() -> None:
     before = _core.dispatch_counters()["queued_calls"]
-    x = crt.zeros(1 << 20)
+    x = crt.zeros(1 << 22)
     for _ in range(20):
         x = x + 1.0
     assert _core.dispatch_counters()["queued_calls"] > before

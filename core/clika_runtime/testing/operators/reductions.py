@@ -110,6 +110,14 @@ def _prod_cases(make: Make) -> None:
     make.case("of-nothing", make.normal((5, 0)), 1)
     make.case("strided", make.uniform(0.7, 1.4, (6, 5), "float32", "transposed"), 1)
     make.case("scalar", make.normal(()))
+    make.case("columns", make.uniform(0.7, 1.4, (40, 43)), 0)
+    # Products of some of them are beyond float32, that of all is 1.
+    for width in (4, 8, 16, 32):
+        far = np.where(np.arange(320) % width < width // 2, 2.0**9, 2.0**-9)
+        make.case(f"far-{width}", make.operand(far, "float32"), 0)
+    far = np.where(np.arange(64) % 32 < 16, 2.0**9, 2.0**-9)
+    make.case("far-columns", make.operand(np.repeat(far[:, None], 40, 1), "float32"), 0)
+    make.case("zero", make.operand([[0.0] + [2.0] * 99, [1.0] * 100], "float32"), 1)
 
 
 operator(
