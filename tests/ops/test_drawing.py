@@ -117,6 +117,7 @@ def test_refusals() -> None:
         lambda: crt.multinomial(crt.zeros(3), 1, True).tolist(),
         lambda: crt.multinomial(crt.tensor([1.0, 0.0]), 2).tolist(),
         lambda: crt.multinomial(crt.tensor([1.0, float("inf")]), 1, True).tolist(),
+        lambda: crt.multinomial(crt.tensor([1e308] * 9, dtype=crt.float64), 1, True).tolist(),
         lambda: crt.dropout(x, 1.5),
     ):
         with pytest.raises(crt.InvalidArgumentError):

@@ -121,6 +121,8 @@ def test_int64_stays_exact() -> None:
     got = crt.index_add(x, 0, crt.tensor([1]), crt.tensor([1]), alpha=big)
     assert got.tolist() == [0, big]
     assert crt.scatter(x, 0, crt.tensor([0]), big).tolist() == [big, 0]
+    with pytest.raises(crt.InvalidArgumentError, match="must be a whole number"):
+        crt.index_add(x, 0, crt.tensor([1]), crt.tensor([1]), alpha=0.5).tolist()
     assert crt.index_fill(x, 0, crt.tensor([0]), big).tolist() == [big, 0]
 
 

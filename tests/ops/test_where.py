@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import clika_runtime as crt
 from clika_runtime.testing import cases
 from tests.ops.support import check_backend, check_oracle
 
@@ -27,3 +28,9 @@ def test_plan(case: Any) -> None:
 @pytest.mark.parametrize("case", cases("where"), ids=str)
 def test_oracle(case: Any) -> None:
     check_oracle(case, oracle)
+
+
+def test_method() -> None:
+    x = crt.tensor([1.0, -2.0])
+    assert x.where(x > 0, 0.0).tolist() == [1.0, 0.0]
+    assert x.where(x > 0, crt.tensor([[5.0], [6.0]])).tolist() == [[1.0, 5.0], [1.0, 6.0]]

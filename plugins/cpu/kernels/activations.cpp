@@ -1,5 +1,5 @@
-// Activations over float32, bfloat16 and float16, computed in float32 and rounded once. The other dtypes stand
-// in plain/activations.cpp.
+// Activations over float32, bfloat16 and float16, computed in float32 and rounded once. The other dtypes
+// stand in plain/activations.cpp.
 #include "level.hpp"
 #include "elementwise.hpp"
 #include "each.hpp"

@@ -1,5 +1,5 @@
-// Activations once for both compute types: T is a vector of float (`vf`) or double. Included after each.hpp and
-// math.hpp.
+// Activations once for both compute types: T is a vector of float (`vf`) or double. Included after each.hpp
+// and math.hpp.
 
 // The functions of math.hpp over double.
 inline double vexp(double x) { return std::exp(x); }
@@ -44,7 +44,8 @@ CLIKA_INLINE T bounded(T x, T low, T high) {
     }                                                 \
   };
 CLIKA_ACTIVATION(Elu, return select(x > 0.0f, x, number<T>(k, 0) * vexpm1(x));)
-CLIKA_ACTIVATION(Celu, const T alpha = number<T>(k, 0); return select(x > 0.0f, x, alpha * vexpm1(x / alpha));)
+CLIKA_ACTIVATION(Celu, const T alpha = number<T>(k, 0);
+                 return select(x > 0.0f, x, alpha * vexpm1(x / alpha));)
 CLIKA_ACTIVATION(Selu, const T negative = constant<T>(1.7580993408473766) * vexpm1(x);
                  return select(x > 0.0f, constant<T>(1.0507009873554805) * x, negative);)
 CLIKA_ACTIVATION(Hardtanh, return bounded(x, number<T>(k, 0), number<T>(k, 1));)

@@ -8,7 +8,7 @@
 
 template <int kSign>
 int32_t run(const clika_call* call) {
-  return search<float>(call, find_float<kSign>);
+  return search<float, kSign>(call, find_float<kSign>);
 }
 
 CLIKA_KERNELS(argmax,

@@ -3,16 +3,16 @@
 // The operands are named one by one, so that a kernel may give parts of an input (the halves of a gated
 // activation) or a broadcast weight in their place.
 
-constexpr int kNumbers = 4;
+constexpr int kMostNumbers = 4;
 
 // The runtime scalars of a call, each as a float and as an integer.
 struct Numbers {
-  double f[kNumbers] = {};
-  int64_t i[kNumbers] = {};
+  double f[kMostNumbers] = {};
+  int64_t i[kMostNumbers] = {};
 };
 inline Numbers numbers_of(const clika_call* call) {
   Numbers numbers;
-  for (uint32_t k = 0; k < call->n_scalars && k < kNumbers; ++k) {
+  for (uint32_t k = 0; k < call->n_scalars && k < kMostNumbers; ++k) {
     numbers.f[k] = scalar_float(call, k, 0.0);
     numbers.i[k] = scalar_int(call, k, 0);
   }
@@ -29,6 +29,7 @@ struct Own {
   static StoreTile<C> storer(int32_t dtype) {
     return dtype == CLIKA_BOOL ? store_wide<C, boolean> : Tiles<C>::storer(dtype);
   }
+  static bool direct(int32_t dtype) { return Tiles<C>::direct(dtype); }
 };
 // Every floating-point dtype computed in double.
 template <>
@@ -68,6 +69,7 @@ struct Doubles {
         return store_wide<double, double>;
     }
   }
+  static bool direct(int32_t dtype) { return dtype == CLIKA_FLOAT64; }
 };
 
 template <class C, class Dtypes, int N>
@@ -85,7 +87,7 @@ int32_t drive_each(const clika_call* call, const clika_value* const (&in)[N], Ea
   bool direct[N + 1];
   bool all = true;
   for (int k = 0; k <= N; ++k) {
-    direct[k] = Tiles<C>::direct(operands[k]->dtype) && walk.step[k] == 1;
+    direct[k] = Dtypes::direct(operands[k]->dtype) && walk.step[k] == 1;
     all = all && direct[k];
   }
   const int64_t most = all ? std::numeric_limits<int64_t>::max() / 2 : kTile;

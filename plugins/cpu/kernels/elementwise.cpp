@@ -1,5 +1,4 @@
-// Functions of one tensor over float32, bfloat16 and float16, computed in float32. The other dtypes stand in
-// plain/elementwise.cpp.
+// Functions of one tensor. float32, bfloat16 and float16 are computed in float32.
 #include "level.hpp"
 #include "elementwise.hpp"
 #include "each.hpp"
@@ -30,12 +29,27 @@ CLIKA_VECTOR(VGeluTanh, vgelu_tanh(x))
 #undef CLIKA_VECTOR
 
 template <class Op>
-int32_t run_simple(const clika_call* call) {
-  return drive_unary<float>(call, unary_tile<Op, float>);
+int32_t run_all(const clika_call* call) {
+  Functions<UnaryTile> f;
+  f.on_float = unary_tile<Op, float>;
+  f.on_double = unary_tile<Op, double>;
+  f.on_int = unary_tile<Op, int64_t>;
+  f.on_uint = unary_tile<Op, uint64_t>;
+  return unary(call, f);
 }
 template <class Op>
+int32_t run_floats(const clika_call* call) {
+  Functions<UnaryTile> f;
+  f.on_float = unary_tile<Op, float>;
+  f.on_double = unary_tile<Op, double>;
+  return unary(call, f);
+}
+template <class Vector, class Op>
 int32_t run_vector(const clika_call* call) {
-  return drive_unary<float>(call, vector_tile<Op>);
+  Functions<UnaryTile> f;
+  f.on_float = vector_tile<Vector>;
+  f.on_double = unary_tile<Op, double>;
+  return unary(call, f);
 }
 // sines() gives both; the one that is not wanted goes into a buffer.
 template <bool kSine>
@@ -52,48 +66,89 @@ void sine_tile(const float* x, float* out, int64_t n) {
 }
 template <bool kSine>
 int32_t run_sine(const clika_call* call) {
-  return drive_unary<float>(call, sine_tile<kSine>);
+  Functions<UnaryTile> f;
+  f.on_float = sine_tile<kSine>;
+  f.on_double = kSine ? unary_tile<Sin, double> : unary_tile<Cos, double>;
+  return unary(call, f);
+}
+int32_t run_gelu(const clika_call* call) {
+  return attr_int(call, 0, 0) == 1 ? run_vector<VGeluTanh, GeluTanh>(call) : run_vector<VGelu, Gelu>(call);
 }
 int32_t run_round(const clika_call* call) {
   const int64_t decimals = attr_int(call, 0, 0);
-  return decimals == 0 ? run_simple<Round>(call) : round_decimals<float>(call, decimals);
-}
-int32_t run_gelu(const clika_call* call) {
-  return attr_int(call, 0, 0) == 1 ? run_vector<VGeluTanh>(call) : run_vector<VGelu>(call);
+  const Compute compute = compute_of(call->inputs[0].dtype);
+  if (decimals == 0 || compute == kInt || compute == kUint) return run_all<Round>(call);
+  return compute == kDouble ? round_decimals<double>(call, decimals) : round_decimals<float>(call, decimals);
 }
 
-constexpr Entry over(const char* name, clika_kernel_fn run) {
-  return Entry(name, run).in(FLOATS).out(FLOATS).inplace();
+// Finite numbers in the place of NaN and the infinities; absent ones are 0 and the largest of the dtype.
+struct NanToNum {
+  template <class T>
+  static T apply(T x, const Numbers& k) {
+    if (x != x) return static_cast<T>(k.f[0]);
+    constexpr T kInf = std::numeric_limits<T>::infinity();
+    return x == kInf ? static_cast<T>(k.f[1]) : x == -kInf ? static_cast<T>(k.f[2]) : x;
+  }
+};
+struct Same {
+  template <class T>
+  static T apply(T x) {
+    return x;
+  }
+};
+int32_t run_nan_to_num(const clika_call* call) {
+  const int32_t dtype = call->inputs[0].dtype;
+  const Compute compute = compute_of(dtype);
+  if (compute == kInt || compute == kUint) return run_all<Same>(call);
+  const double largest = dtype == CLIKA_FLOAT16    ? 65504.0
+                         : dtype == CLIKA_BFLOAT16 ? 3.38953138925153547590e38
+                         : dtype == CLIKA_FLOAT32  ? std::numeric_limits<float>::max()
+                                                   : std::numeric_limits<double>::max();
+  Numbers numbers;
+  numbers.f[0] = scalar_float(call, 0, 0.0);
+  numbers.f[1] = scalar_float(call, 1, largest);
+  numbers.f[2] = scalar_float(call, 2, -largest);
+  if (compute == kDouble) {
+    return drive_each<double, Own<double>>(call, {&call->inputs[0]}, each_tile<NanToNum, double, 1>, numbers);
+  }
+  return drive_each<float, Own<float>>(call, {&call->inputs[0]}, each_tile<NanToNum, float, 1>, numbers);
+}
+constexpr uint64_t kFloats = FLOATS | F64;
+constexpr uint64_t kNumbers = kFloats | INTS;
+
+constexpr Entry over(const char* name, clika_kernel_fn run, uint64_t dtypes = kFloats) {
+  return Entry(name, run).in(dtypes).out(dtypes).inplace();
 }
 
 CLIKA_KERNELS(elementwise,
-              over("neg", run_simple<Neg>),
-              over("abs", run_simple<Abs>),
-              over("square", run_simple<Square>),
-              over("relu", run_simple<Relu>),
-              over("sign", run_simple<Sign>),
-              over("floor", run_simple<Floor>),
-              over("ceil", run_simple<Ceil>),
-              over("round", run_round),
-              over("trunc", run_simple<Trunc>),
-              over("frac", run_simple<Frac>),
-              over("deg2rad", run_simple<Deg2rad>),
-              over("rad2deg", run_simple<Rad2deg>),
+              over("neg", run_all<Neg>, kNumbers),
+              over("abs", run_all<Abs>, kNumbers),
+              over("square", run_all<Square>, kNumbers),
+              over("relu", run_all<Relu>, kNumbers),
+              over("sign", run_all<Sign>, kNumbers | BOOL),
+              over("floor", run_all<Floor>, kNumbers),
+              over("ceil", run_all<Ceil>, kNumbers),
+              over("round", run_round, kNumbers),
+              over("trunc", run_all<Trunc>, kNumbers),
+              over("nan_to_num", run_nan_to_num, kNumbers | BOOL),
+              over("frac", run_floats<Frac>),
+              over("deg2rad", run_floats<Deg2rad>),
+              over("rad2deg", run_floats<Rad2deg>),
+              over("reciprocal", run_floats<Reciprocal>),
               over("sin", run_sine<true>),
               over("cos", run_sine<false>),
-              over("reciprocal", run_simple<Reciprocal>),
-              over("exp", run_vector<VExp>),
-              over("exp2", run_vector<VExp2>),
-              over("expm1", run_vector<VExpm1>),
-              over("log", run_vector<VLog>),
-              over("log2", run_vector<VLog2>),
-              over("log10", run_vector<VLog10>),
-              over("log1p", run_vector<VLog1p>),
-              over("sqrt", run_vector<VSqrt>),
-              over("rsqrt", run_vector<VRsqrt>),
-              over("tanh", run_vector<VTanh>),
-              over("erf", run_vector<VErf>),
-              over("sigmoid", run_vector<VSigmoid>),
-              over("silu", run_vector<VSilu>),
+              over("exp", run_vector<VExp, Exp>),
+              over("exp2", run_vector<VExp2, Exp2>),
+              over("expm1", run_vector<VExpm1, Expm1>),
+              over("log", run_vector<VLog, Log>),
+              over("log2", run_vector<VLog2, Log2>),
+              over("log10", run_vector<VLog10, Log10>),
+              over("log1p", run_vector<VLog1p, Log1p>),
+              over("sqrt", run_vector<VSqrt, Sqrt>),
+              over("rsqrt", run_vector<VRsqrt, Rsqrt>),
+              over("tanh", run_vector<VTanh, Tanh>),
+              over("erf", run_vector<VErf, Erf>),
+              over("sigmoid", run_vector<VSigmoid, Sigmoid>),
+              over("silu", run_vector<VSilu, Silu>),
               over("gelu", run_gelu))
 #include "level_end.hpp"

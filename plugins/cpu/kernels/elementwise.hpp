@@ -186,11 +186,19 @@ CLIKA_INLINE void narrow(C x, boolean* to) {
 template <class C, class T>
 void load_wide(C* to, const void* data, int64_t offset, int64_t step, int64_t n) {
   const T* p = static_cast<const T*>(data) + offset;
+  if (step == 1) {  // vectors
+    for (int64_t i = 0; i < n; ++i) to[i] = widen<C>(p[i]);
+    return;
+  }
   for (int64_t i = 0; i < n; ++i) to[i] = widen<C>(p[i * step]);
 }
 template <class C, class T>
 void store_wide(const C* from, void* data, int64_t offset, int64_t step, int64_t n) {
   T* p = static_cast<T*>(data) + offset;
+  if (step == 1) {
+    for (int64_t i = 0; i < n; ++i) narrow(from[i], p + i);
+    return;
+  }
   for (int64_t i = 0; i < n; ++i) narrow(from[i], p + i * step);
 }
 
@@ -381,13 +389,16 @@ int32_t drive_unary_test(const clika_call* call, UnaryTest<C> fn) {
   clika_value& out = call->outputs[0];
   const Walk<2> walk({&out, &in});
   const LoadTile<C> loader = Tiles<C>::loader(in.dtype);
+  const bool direct = Tiles<C>::direct(in.dtype) && walk.step[1] == 1;
   parallel(call, walk.outer * walk.length, kParallelFrom, [&](int64_t begin, int64_t end, int32_t) {
     alignas(64) C x[kTile];
     uint8_t y[kTile];
     walk.run(begin, end, kTile, [&](const int64_t* at, int64_t n) {
-      loader(x, in.data, at[1], walk.step[1], n);
-      fn(x, y, n);
-      store_truth(y, data_of<uint8_t>(out) + at[0], walk.step[0], n);
+      const C* a = direct ? static_cast<const C*>(in.data) + at[1] : x;
+      uint8_t* to = data_of<uint8_t>(out) + at[0];
+      if (!direct) loader(x, in.data, at[1], walk.step[1], n);
+      fn(a, walk.step[0] == 1 ? to : y, n);
+      if (walk.step[0] != 1) store_truth(y, to, walk.step[0], n);
     });
   });
   return CLIKA_OK;
@@ -402,15 +413,20 @@ int32_t drive_binary_test(const clika_call* call, BinaryTest<C> fn) {
   const Walk<3> walk({&out, &left, &right});
   const LoadTile<C> load_left = Tiles<C>::loader(left.dtype);
   const LoadTile<C> load_right = Tiles<C>::loader(right.dtype);
+  const bool direct_left = Tiles<C>::direct(left.dtype) && walk.step[1] == 1;
+  const bool direct_right = Tiles<C>::direct(right.dtype) && walk.step[2] == 1;
   parallel(call, walk.outer * walk.length, kParallelFrom, [&](int64_t begin, int64_t end, int32_t) {
     alignas(64) C x[kTile];
     alignas(64) C y[kTile];
     uint8_t z[kTile];
     walk.run(begin, end, kTile, [&](const int64_t* at, int64_t n) {
-      load_left(x, left.data, at[1], walk.step[1], n);
-      load_right(y, right.data, at[2], walk.step[2], n);
-      fn(x, y, z, n);
-      store_truth(z, data_of<uint8_t>(out) + at[0], walk.step[0], n);
+      const C* a = direct_left ? static_cast<const C*>(left.data) + at[1] : x;
+      const C* b = direct_right ? static_cast<const C*>(right.data) + at[2] : y;
+      uint8_t* to = data_of<uint8_t>(out) + at[0];
+      if (!direct_left) load_left(x, left.data, at[1], walk.step[1], n);
+      if (!direct_right) load_right(y, right.data, at[2], walk.step[2], n);
+      fn(a, b, walk.step[0] == 1 ? to : z, n);
+      if (walk.step[0] != 1) store_truth(z, to, walk.step[0], n);
     });
   });
   return CLIKA_OK;

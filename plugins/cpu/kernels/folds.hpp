@@ -38,6 +38,44 @@ CLIKA_INLINE T times(T a, T b) {
   }
 }
 
+// True in lane `first` and all after it.
+CLIKA_INLINE vi lanes_from(int64_t first) {
+  vi lane;
+  for (int k = 0; k < W; ++k) lane[k] = k;
+  return lane >= splat_int(static_cast<int32_t>(first));
+}
+
+// The sum of all lanes by the tree of reduce_add, in shuffles.
+CLIKA_INLINE float add_lanes(vf x) {
+#if CLIKA_X86 && CLIKA_LEVEL >= 1
+#if CLIKA_LEVEL == 2
+  const __m256 half = _mm256_add_ps(_mm512_castps512_ps256((__m512)x),
+                                    _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd((__m512)x), 1)));
+#else
+  const __m256 half = (__m256)x;
+#endif
+  __m128 part = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+  part = _mm_add_ps(part, _mm_movehl_ps(part, part));
+  return _mm_cvtss_f32(_mm_add_ss(part, _mm_shuffle_ps(part, part, 1)));
+#else
+  return reduce_add(x);
+#endif
+}
+
+// Calls body(i) for runs of kVectors vectors at i, then for single ones, that cover n columns; the last overlaps
+// the one before. Returns the number of columns that are left where there are fewer than a vector has.
+template <int kVectors, class Many, class One>
+CLIKA_INLINE int64_t cover(int64_t n, const Many& many, const One& one) {
+  if (n < W) return n;
+  int64_t i = 0;
+  for (; i + kVectors * W <= n; i += kVectors * W) many(i);
+  for (; i + W <= n; i += W) one(i);
+  if (i < n) one(n - W);
+  return 0;
+}
+
+constexpr int64_t kBlock = 1024;  // elements that are added up in float32
+
 // What most operations share: `one` folds an element into the carry of its result, whose parts are kTile apart.
 template <class Op, class C>
 struct ByElement {
@@ -76,14 +114,21 @@ struct Sum : ByElement<Sum<C, kKind>, C> {
   static CLIKA_INLINE vf numbers(vf x) { return kSkips ? select(x == x, x, zero()) : x; }
   static void tile(Carry* carry, const C* x, int64_t n, int64_t seen, const Params& params) {
     if constexpr (is_float<C>) {
-      vf sum[4] = {};
-      int64_t i = 0;
-      for (; i + 4 * W <= n; i += 4 * W) {
-        for (int k = 0; k < 4; ++k) sum[k] += numbers(load(x + i + k * W));
+      for (int64_t begin = 0; begin < n; begin += kBlock) {
+        const int64_t end = std::min(n, begin + kBlock);
+        vf sum[4] = {};
+        int64_t i = begin;
+        for (; i + 4 * W <= end; i += 4 * W) {
+          for (int k = 0; k < 4; ++k) sum[k] += numbers(load(x + i + k * W));
+        }
+        for (int k = 0; i + W <= end; i += W, ++k) sum[k] += numbers(load(x + i));
+        if (i < end && n >= W) {
+          sum[3] += numbers(select(lanes_from(W - (end - i)), load(x + end - W), zero()));
+        } else if (i < end) {
+          sum[3] += numbers(load_partial(x + i, end - i));
+        }
+        carry[0] += static_cast<double>(add_lanes((sum[0] + sum[1]) + (sum[2] + sum[3])));
       }
-      for (; i + W <= n; i += W) sum[0] += numbers(load(x + i));
-      if (i < n) sum[1] += numbers(load_partial(x + i, n - i));
-      carry[0] += static_cast<double>(reduce_add((sum[0] + sum[1]) + (sum[2] + sum[3])));
       if (kKind == kNanMean) {
         int32_t count = 0;
         for (int64_t k = 0; k < n; ++k) count += x[k] == x[k];
@@ -97,16 +142,21 @@ struct Sum : ByElement<Sum<C, kKind>, C> {
                       const Params& params) {
     if constexpr (is_float<C> && kKind != kNanMean) {
       alignas(64) float sum[kTile];
-      int64_t i = 0;
-      for (; i + W <= n; i += W) {
-        vf a = numbers(load(rows[0] + i));
-        for (int64_t r = 1; r < n_rows; ++r) a += numbers(load(rows[r] + i));
-        store(sum + i, a);
-      }
-      if (i < n) {
-        vf a = numbers(load_partial(rows[0] + i, n - i));
-        for (int64_t r = 1; r < n_rows; ++r) a += numbers(load_partial(rows[r] + i, n - i));
-        store_partial(sum + i, a, n - i);
+      const auto add = [&](int64_t i, auto vectors) {
+        constexpr int kVectors = decltype(vectors)::value;
+        vf a[kVectors] = {};
+        for (int64_t r = 0; r < n_rows; ++r) {
+          for (int k = 0; k < kVectors; ++k) a[k] += numbers(load(rows[r] + i + k * W));
+        }
+        for (int k = 0; k < kVectors; ++k) store(sum + i + k * W, a[k]);
+      };
+      const int64_t left = cover<4>(
+          n, [&](int64_t i) { add(i, std::integral_constant<int, 4>()); },
+          [&](int64_t i) { add(i, std::integral_constant<int, 1>()); });
+      for (int64_t i = 0; i < left; ++i) {
+        float a = 0.0f;
+        for (int64_t r = 0; r < n_rows; ++r) a += kSkips && rows[r][i] != rows[r][i] ? 0.0f : rows[r][i];
+        sum[i] = a;
       }
       for (int64_t k = 0; k < n; ++k) carry[k] += static_cast<double>(sum[k]);
     } else {
@@ -129,6 +179,8 @@ struct Sum : ByElement<Sum<C, kKind>, C> {
 
 // Eight lanes of float64, where float32 would overflow or lose too much.
 constexpr int kLanes = 8;
+typedef double vd __attribute__((vector_size(4 * W)));
+typedef float vf_half __attribute__((vector_size(2 * W)));
 
 template <class C>
 struct Product : ByElement<Product<C>, C> {
@@ -139,19 +191,102 @@ struct Product : ByElement<Product<C>, C> {
   static CLIKA_INLINE void one(Carry* carry, C x, int64_t, const Params&) {
     carry[0] = times(carry[0], static_cast<Carry>(x));
   }
+  // Up to kRun numbers are multiplied in float32, and those products in float64. Where one in float32 may have
+  // overflowed or lost digits, everything is done again in float64.
+  static constexpr int64_t kRun = 16;
+  struct Range {
+    vf low;
+    vf high;
+    Range() : low(splat(highest<float>())), high(zero()) {}
+    CLIKA_INLINE void take(vf x) {
+      low = vmin(vabs(x), low);
+      high = vmax(vabs(x), high);
+    }
+    bool good() const {
+      const vi bad = (low < 1e-30f) | (high > 1e37f) | (high != high);
+      int64_t words[W / 2];
+      std::memcpy(words, &bad, sizeof(words));
+      for (int k = 1; k < W / 2; ++k) words[0] |= words[k];
+      return words[0] == 0;
+    }
+  };
+  struct Doubles {
+    vd low;
+    vd high;
+    Doubles() : low(vd{} + 1.0), high(vd{} + 1.0) {}
+    CLIKA_INLINE void take(vf x) {
+      vf_half halves[2];
+      std::memcpy(halves, &x, sizeof(halves));
+      low *= __builtin_convertvector(halves[0], vd);
+      high *= __builtin_convertvector(halves[1], vd);
+    }
+  };
   static void tile(Carry* carry, const C* x, int64_t n, int64_t seen, const Params& params) {
     if constexpr (is_float<C>) {
-      double part[2 * kLanes];
-      std::fill(part, part + 2 * kLanes, 1.0);
+      Range range;
+      Doubles total;
       int64_t i = 0;
-      for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
-        for (int k = 0; k < 2 * kLanes; ++k) part[k] *= static_cast<double>(x[i + k]);
+      for (; i + kRun * W <= n; i += kRun * W) {
+        vf a[4] = {load(x + i), load(x + i + W), load(x + i + 2 * W), load(x + i + 3 * W)};
+        for (int k = 4; k < kRun; ++k) a[k % 4] *= load(x + i + k * W);
+        const vf run = (a[0] * a[1]) * (a[2] * a[3]);
+        range.take(run);
+        total.take(run);
       }
-      for (int k = 0; i < n; ++i, ++k) part[k] *= static_cast<double>(x[i]);
-      for (int k = 0; k < 2 * kLanes; ++k) carry[0] *= part[k];
+      vf rest[4];
+      for (vf& each : rest) each = splat(1.0f);
+      for (int k = 0; i + W <= n; i += W, ++k) rest[k % 4] *= load(x + i);
+      if (i < n && n >= W) {
+        rest[3] *= select(lanes_from(W - (n - i)), load(x + n - W), splat(1.0f));
+        i = n;
+      }
+      const vf run = (rest[0] * rest[1]) * (rest[2] * rest[3]);
+      range.take(run);
+      total.take(run);
+      double part[W / 2];
+      const vd both = total.low * total.high;
+      std::memcpy(part, &both, sizeof(part));
+      for (int width = W / 4; width > 0; width /= 2) {
+        for (int k = 0; k < width; ++k) part[k] *= part[k + width];
+      }
+      if (!range.good()) {
+        part[0] = 1;
+        i = 0;
+      }
+      for (; i < n; ++i) part[0] *= static_cast<double>(x[i]);
+      carry[0] *= part[0];
     } else {
       Base::tile(carry, x, n, seen, params);
     }
+  }
+  static void columns(Carry* carry, const C* const* rows, int64_t n_rows, int64_t n, int64_t seen,
+                      const Params& params) {
+    if constexpr (is_float<C>) {
+      alignas(64) double product[kTile];
+      Range range;
+      const auto multiply = [&](int64_t i) {
+        Doubles total;
+        for (int64_t r = 0; r < n_rows; r += kRun) {
+          const int64_t end = std::min(n_rows, r + kRun);
+          vf a = load(rows[r] + i);
+          vf b = splat(1.0f);
+          for (int64_t k = r + 1; k < end; k += 2) {
+            a *= load(rows[k] + i);
+            if (k + 1 < end) b *= load(rows[k + 1] + i);
+          }
+          range.take(a * b);
+          total.take(a * b);
+        }
+        std::memcpy(product + i, &total.low, sizeof(total.low));
+        std::memcpy(product + i + W / 2, &total.high, sizeof(total.high));
+      };
+      const int64_t left = cover<1>(n, multiply, multiply);
+      if (left == 0 && range.good()) {
+        for (int64_t i = 0; i < n; ++i) carry[i] *= product[i];
+        return;
+      }
+    }
+    Base::columns(carry, rows, n_rows, n, seen, params);
   }
   static void join(Carry* carry, int64_t, const Carry* other, int64_t, const Params&) {
     carry[0] = times(carry[0], other[0]);
@@ -165,10 +300,29 @@ template <int kSign, class T>
 CLIKA_INLINE T further(T best, T x) {
   return best != best ? best : (kSign > 0 ? best > x : best < x) ? best : x;
 }
-template <int kSign>
-CLIKA_INLINE vf further(vf best, vf x) {
-  return select((kSign > 0 ? x > best : x < best) | (x != x), x, best);  // nothing passes a NaN in `best`
-}
+// The extreme of vectors, with the largest bits of |x| beside: those of a NaN are above those of infinity.
+struct Watched {
+  vf best;
+  vi bits;
+  template <int kSign>
+  CLIKA_INLINE void take(vf x) {
+    best = kSign > 0 ? vmax(x, best) : vmin(x, best);
+    const vi size = as_int(x) & 0x7fffffff;
+    bits = size > bits ? size : bits;
+  }
+  CLIKA_INLINE vf value() const {
+    return select(bits > 0x7f800000, splat(quiet_nan<float>()), best);
+  }
+  template <int kSign>
+  CLIKA_INLINE float reduce() const {
+    alignas(64) int32_t each[W];
+    std::memcpy(each, &bits, sizeof(each));
+    int32_t size = 0;
+    for (int k = 0; k < W; ++k) size = std::max(size, each[k]);
+    if (size > 0x7f800000) return quiet_nan<float>();
+    return kSign > 0 ? reduce_max(best) : reduce_min(best);
+  }
+};
 
 // The extreme of a tile and of columns, into one part of a carry.
 template <class C, int kSign>
@@ -176,29 +330,46 @@ CLIKA_INLINE void extreme_of_tile(CarryOf<C>* carry, const C* x, int64_t n) {
   CarryOf<C> best = *carry;
   int64_t i = 0;
   if constexpr (is_float<C>) {
-    vf a = splat(static_cast<float>(best));
-    vf b = a;
-    for (; i + 2 * W <= n; i += 2 * W) {
-      a = further<kSign>(a, load(x + i));
-      b = further<kSign>(b, load(x + i + W));
+    const vf start = splat(kSign > 0 ? lowest<float>() : highest<float>());
+    Watched part[4];
+    for (Watched& each : part) each = {start, splat_int(0)};
+    for (; i + 4 * W <= n; i += 4 * W) {
+      for (int k = 0; k < 4; ++k) part[k].template take<kSign>(load(x + i + k * W));
     }
-    a = further<kSign>(a, b);
-    for (int k = 0; k < W; ++k) best = further<kSign>(best, static_cast<CarryOf<C>>(a[k]));
+    for (; i + W <= n; i += W) part[0].template take<kSign>(load(x + i));
+    if (i < n && n >= W) {
+      part[1].template take<kSign>(load(x + n - W));
+      i = n;
+    }
+    for (int k = 1; k < 4; ++k) {
+      part[0].template take<kSign>(part[k].best);
+      part[0].bits = part[k].bits > part[0].bits ? part[k].bits : part[0].bits;
+    }
+    best = further<kSign>(best, static_cast<CarryOf<C>>(part[0].template reduce<kSign>()));
   }
   for (; i < n; ++i) best = further<kSign>(best, static_cast<CarryOf<C>>(x[i]));
   *carry = best;
 }
 template <class C, int kSign>
 CLIKA_INLINE void extreme_of_columns(CarryOf<C>* carry, const C* const* rows, int64_t n_rows, int64_t n) {
-  int64_t i = 0;
+  int64_t left = n;
   if constexpr (is_float<C>) {
-    for (; i + W <= n; i += W) {
-      vf best = load(rows[0] + i);
-      for (int64_t r = 1; r < n_rows; ++r) best = further<kSign>(best, load(rows[r] + i));
-      for (int k = 0; k < W; ++k) carry[i + k] = further<kSign>(carry[i + k], static_cast<double>(best[k]));
-    }
+    alignas(64) float found[kTile];
+    const auto look = [&](int64_t i, auto vectors) {
+      constexpr int kVectors = decltype(vectors)::value;
+      Watched part[kVectors];
+      for (int k = 0; k < kVectors; ++k) part[k] = {load(rows[0] + i + k * W), splat_int(0)};
+      for (int64_t r = 0; r < n_rows; ++r) {
+        for (int k = 0; k < kVectors; ++k) part[k].template take<kSign>(load(rows[r] + i + k * W));
+      }
+      for (int k = 0; k < kVectors; ++k) store(found + i + k * W, part[k].value());
+    };
+    left = cover<4>(
+        n, [&](int64_t i) { look(i, std::integral_constant<int, 4>()); },
+        [&](int64_t i) { look(i, std::integral_constant<int, 1>()); });
+    for (int64_t i = 0; i < n - left; ++i) carry[i] = further<kSign>(carry[i], static_cast<double>(found[i]));
   }
-  for (; i < n; ++i) {
+  for (int64_t i = 0; i < left; ++i) {
     for (int64_t r = 0; r < n_rows; ++r) {
       carry[i] = further<kSign>(carry[i], static_cast<CarryOf<C>>(rows[r][i]));
     }
@@ -426,7 +597,35 @@ struct Norm : ByElement<Norm<C, kKind>, C> {
   static CLIKA_INLINE void one(double* carry, C x, int64_t, const Params& params) {
     carry[0] = step(carry[0], static_cast<double>(x), params.f);
   }
-  static void tile(double* carry, const C* x, int64_t n, int64_t, const Params& params) {
+  // Squares of a block added in float32; false where they may have overflowed or lost digits.
+  static bool add_squares(double* carry, const float* x, int64_t n) {
+    vf sum[4] = {};
+    int64_t i = 0;
+    for (; i + 4 * W <= n; i += 4 * W) {
+      for (int k = 0; k < 4; ++k) {
+        const vf y = load(x + i + k * W);
+        sum[k] += y * y;
+      }
+    }
+    for (int k = 0; i + W <= n; i += W, ++k) sum[k] += load(x + i) * load(x + i);
+    float rest = 0.0f;
+    for (; i < n; ++i) rest += x[i] * x[i];
+    const float total = add_lanes((sum[0] + sum[1]) + (sum[2] + sum[3])) + rest;
+    if (!(total > 1e-25f && total < 1e37f)) return false;
+    *carry += static_cast<double>(total);
+    return true;
+  }
+  static void tile(double* carry, const C* x, int64_t n, int64_t seen, const Params& params) {
+    if constexpr (is_float<C> && kKind == kTwo) {
+      for (int64_t i = 0; i < n; i += kBlock) {
+        const int64_t count = std::min(kBlock, n - i);
+        if (!add_squares(carry, x + i, count)) tile_in_doubles(carry, x + i, count, seen, params);
+      }
+    } else {
+      tile_in_doubles(carry, x, n, seen, params);
+    }
+  }
+  static void tile_in_doubles(double* carry, const C* x, int64_t n, int64_t, const Params& params) {
     double part[2 * kLanes];
     std::fill(part, part + 2 * kLanes, start(0));
     int64_t i = 0;

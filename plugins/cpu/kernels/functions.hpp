@@ -92,8 +92,8 @@ CLIKA_FUNCTION(Gelu, T(0.5) * x * std::erfc(x * T(-0.7071067811865476)))
 CLIKA_FUNCTION(GeluTanh, x / (T{1} + std::exp(T(-1.5957691216057308) * (x + T(0.044715) * x * x * x))))
 #undef CLIKA_FUNCTION
 
-// x rounded to a number of decimals (attribute 0), which is not 0. Where the scaled number is out of range, x has no
-// digits there to round.
+// x rounded to a number of decimals (attribute 0), which is not 0. Where the scaled number is out of range, x
+// has no digits there to round.
 struct RoundDecimals {
   template <class T>
   static T apply(T x, const Numbers& k) {

@@ -70,8 +70,8 @@ CLIKA_INLINE vf vgelu(vf x) {
 // (1 + tanh u) / 2 is sigmoid(2 u), which does not cancel for negative u.
 CLIKA_INLINE vf vgelu_tanh(vf x) { return x * vsigmoid(1.5957691f * (x + 0.044715f * x * x * x)); }
 
-// 2^x: the whole part goes into the exponent, e^(r ln 2) for the rest |r| <= 1/2. The clamps keep the exponent's
-// bits; 2^-150 and 2^129 are 0 and infinity.
+// 2^x: the whole part goes into the exponent, e^(r ln 2) for the rest |r| <= 1/2. The clamps keep the
+// exponent's bits; 2^-151 and 2^129 are 0 and infinity.
 CLIKA_INLINE vf vexp2(vf x) {
   const vf clamped = vmin(splat(129.0f), vmax(splat(-151.0f), x));
   const vf n = round_small(clamped);
@@ -109,8 +109,8 @@ CLIKA_INLINE vf vexpm1(vf x) {
   return select(x == x, select(vabs(x) < 1e-7f, x, result), x);
 }
 
-// ln(x) = e ln 2 + ln(m) for x = 2^e m with m in [1/sqrt 2, sqrt 2): e, and ln(m) by f - f^2/2 + f^3 P(f), f = m - 1.
-// x must be positive and finite; a subnormal one is scaled first.
+// ln(x) = e ln 2 + ln(m) for x = 2^e m with m in [1/sqrt 2, sqrt 2): gives e, and ln(m) by
+// f - f^2/2 + f^3 P(f) with f = m - 1. x must be positive and finite; a subnormal one is scaled first.
 CLIKA_INLINE vf log_parts(vf x, vf* exponent) {
   const vi tiny = x < 1.17549435e-38f;
   const vf scaled = select(tiny, x * 8388608.0f, x);
@@ -133,7 +133,8 @@ CLIKA_INLINE vf log_parts(vf x, vf* exponent) {
 // What a logarithm gives outside (0, inf).
 CLIKA_INLINE vf log_border(vf x, vf inside) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
-  const vf edge = select(x == 0.0f, splat(-kInf), select(x == kInf, x, splat(std::numeric_limits<float>::quiet_NaN())));
+  const vf nan = splat(std::numeric_limits<float>::quiet_NaN());
+  const vf edge = select(x == 0.0f, splat(-kInf), select(x == kInf, x, nan));
   return select((x > 0.0f) & (x < kInf), inside, edge);
 }
 CLIKA_INLINE vf vlog(vf x) {

@@ -5,8 +5,9 @@
 // elements of one do not), and joined in ascending order.
 
 constexpr int64_t kChunk = 32768;  // elements of one result that one task folds
-constexpr int64_t kSpan = 1024;    // elements of a tile
-constexpr int64_t kRows = 16;      // rows that are folded at a time
+constexpr int64_t kSpan = 4096;    // elements of a tile that is a copy
+constexpr int64_t kRows = 32;      // rows that are folded at a time
+constexpr int64_t kFew = 16;       // elements of a result that are better loaded across results
 constexpr int kParts = 3;
 
 // What a fold carries from tile to tile, up to kParts numbers per result: float64 for floats, int64 for
@@ -47,18 +48,11 @@ struct Fold {
 };
 
 template <class C, class Op>
-void tile_of(CarryOf<C>* carry, const C* x, int64_t n, int64_t seen, const Params& params) {
-  CarryOf<C> own[kParts];
-  for (int p = 0; p < Op::kCarries; ++p) own[p] = carry[p];
-  Op::tile(own, x, n, seen, params);
-  for (int p = 0; p < Op::kCarries; ++p) carry[p] = own[p];
-}
-template <class C, class Op>
 constexpr Fold<C> fold_of() {
   Fold<C> fold{};
   fold.parts = Op::kCarries;
   for (int p = 0; p < Op::kCarries; ++p) fold.start[p] = Op::start(p);
-  fold.tile = tile_of<C, Op>;
+  fold.tile = Op::tile;
   fold.columns = Op::columns;
   fold.join = Op::join;
   fold.result = Op::result;
@@ -140,7 +134,7 @@ class Reducer {
     // Results that lie side by side go in whole tiles: where the elements of one are apart, or few.
     const bool side_by_side =
         kept_.length > 1 &&
-        ((kept_.step[0] == 1 && gone_.step[0] != 1) || (n_ <= kRows && kept_.length >= kRows));
+        ((kept_.step[0] == 1 && gone_.step[0] != 1) || (n_ <= kFew && kept_.length >= kFew));
     const int64_t length = std::max<int64_t>(1, std::min(n_, kChunk));
     int64_t grain = (kParallelFrom + length - 1) / length;
     if (side_by_side) grain = std::max(grain, std::min(kTile, results_));
@@ -170,6 +164,7 @@ class Reducer {
     Carry carry[kParts * kTile];  // of the results that are not put away yet
     int64_t pending = 0;
     const bool direct = Tiles<C>::direct(in_.dtype) && gone_.step[0] == 1;
+    const int64_t span = direct ? kChunk : kSpan;
     int64_t r = first;
     const auto flush = [&] {
       keep(chunk, r, carry, pending);
@@ -180,16 +175,23 @@ class Reducer {
       Carry own[kParts];
       for (int p = 0; p < fold_.parts; ++p) own[p] = fold_.start[p];
       int64_t seen = 0;
-      gone_.run(chunk_begin(chunk), chunk_end(chunk), kSpan, [&](const int64_t* step, int64_t count) {
+      const auto fold = [&](int64_t offset, int64_t count) {
         const C* tile = x;
         if (direct) {
-          tile = data_of<C>(in_) + at[0] + step[0];
+          tile = data_of<C>(in_) + at[0] + offset;
         } else {
-          loader_(x, in_.data, at[0] + step[0], gone_.step[0], count);
+          loader_(x, in_.data, at[0] + offset, gone_.step[0], count);
         }
         fold_.tile(own, tile, count, seen, params_);
         seen += count;
-      });
+      };
+      const int64_t end = chunk_end(chunk);
+      if (gone_.outer == 1) {
+        for (int64_t i = chunk_begin(chunk); i < end; i += span) fold(i * gone_.step[0], std::min(span, end - i));
+      } else {
+        gone_.run(chunk_begin(chunk), end, span,
+                  [&](const int64_t* step, int64_t count) { fold(step[0], count); });
+      }
       for (int p = 0; p < fold_.parts; ++p) carry[p * kTile + pending] = own[p];
       if (++pending == kTile) flush();
     });

@@ -1,5 +1,5 @@
-// Arithmetic of three operands over float32, bfloat16 and float16: computed in float32. The other dtypes stand in
-// plain/ternary.cpp.
+// Arithmetic of three operands over float32, bfloat16 and float16: computed in float32. The other dtypes
+// stand in plain/ternary.cpp.
 #include "level.hpp"
 #include "elementwise.hpp"
 #include "each.hpp"

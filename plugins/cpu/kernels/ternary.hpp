@@ -13,7 +13,8 @@ struct Addcmul {
   template <class T>
   static T apply(T x, T a, T b, const Numbers& k) {
     if constexpr (std::is_integral<T>::value) {
-      const uint64_t product = static_cast<uint64_t>(k.i[0]) * static_cast<uint64_t>(a) * static_cast<uint64_t>(b);
+      const uint64_t value = static_cast<uint64_t>(k.i[0]);
+      const uint64_t product = value * static_cast<uint64_t>(a) * static_cast<uint64_t>(b);
       return static_cast<T>(static_cast<uint64_t>(x) + product);
     } else {
       return x + static_cast<T>(k.f[0]) * a * b;

@@ -26,6 +26,14 @@ results = [
     ops.rotary(tensor(300, 9, 64), ints(range(300)), tensor(32)),
     ops.sum(tensor(300, 700), 1),
     ops.gelu(tensor(300, 700)),
+    ops.conv2d(tensor(2, 20, 20, 24), tensor(40, 3, 3, 24), padding=1),
+    ops.conv2d(tensor(2, 30, 30, 48), tensor(48, 3, 3, 1), groups=48),
+    ops.conv_transpose2d(tensor(2, 12, 12, 24), tensor(24, 3, 3, 40), stride=2),
+    ops.max_pool2d(tensor(2, 40, 40, 24), 3, 2),
+    ops.interpolate(tensor(2, 20, 20, 24), (37, 50), mode="bilinear"),
+    ops.group_norm(tensor(3, 400, 24), 4),
+    ops.batch_norm(tensor(300, 24, 24), None, None, training=True),
+    ops.scaled_dot_product_attention(tensor(4, 100, 24), tensor(4, 90, 24), tensor(4, 90, 24)),
 ]
 keys, values = tensor(40, 16, 3, 64), tensor(40, 16, 3, 64)
 table = ints(np.arange(40).reshape(1, 40))
@@ -49,6 +57,6 @@ def test_pool_size_changes_no_bit(level):
             [sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
-        assert len(done.stdout.split()) == 12
+        assert len(done.stdout.split()) == 20
         seen.add(done.stdout)
     assert len(seen) == 1

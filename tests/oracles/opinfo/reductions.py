@@ -243,7 +243,6 @@ def masked_logaddexp(input: Any, other: Any, *, input_mask: Any, other_mask: Any
 
 TWINS: dict[str, Any] = {
     "linalg.vector_norm": ops.vector_norm,
-    "norm.nuc": None,
     # With a divisor of 0.06 that is a difference: float32 gives five digits.
     "cov": Twin(ops.cov, close={"float32": (3e-5, 1e-5)}),
     "sort": picks(ops.sort),

@@ -30,7 +30,9 @@ int32_t run_int_hardtanh(const clika_call* call) {
   return status == CLIKA_OK ? run_integers<IntHardtanh, 1>(call) : status;
 }
 
-constexpr Entry over(const char* name, clika_kernel_fn run) { return Entry(name, run).in(F64).out(F64).inplace(); }
+constexpr Entry over(const char* name, clika_kernel_fn run) {
+  return Entry(name, run).in(F64).out(F64).inplace();
+}
 constexpr Entry over_ints(const char* name, clika_kernel_fn run) {
   return Entry(name, run).in(INTS).out(INTS).inplace();
 }

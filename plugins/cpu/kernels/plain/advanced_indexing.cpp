@@ -58,27 +58,27 @@ struct Places {
     if (count == 0) return CLIKA_OK;
     offsets = static_cast<int64_t*>(call->core->scratch(call, static_cast<size_t>(count) * sizeof(int64_t)));
     if (offsets == nullptr) return CLIKA_INTERNAL;  // the core has set the error
-    for (int64_t i = 0; i < count; ++i) {
-      int64_t offset = 0;
-      for (int32_t k = 0; k < n; ++k) {
-        const clika_value& index = list.items[k];
+    std::memset(offsets, 0, static_cast<size_t>(count) * sizeof(int64_t));
+    for (int32_t k = 0; k < n; ++k) {
+      const clika_value& index = list.items[k];
+      const int64_t size = in.shape[at[k]];
+      const bool plain = is_contiguous(index) && elements(index) == count;
+      for (int64_t i = 0; i < count; ++i) {
+        int64_t from = plain ? i : 0;
         int64_t left = i;
-        int64_t from = 0;
-        for (int32_t d = picked - 1; d >= 0; --d) {
+        for (int32_t d = picked - 1; !plain && d >= 0; --d) {
           const int32_t own = d - (picked - index.rank);
           if (own >= 0 && index.shape[own] != 1) from += left % sizes[d] * index.strides[own];
           left /= sizes[d];
         }
         const int64_t given =
             index.dtype == CLIKA_INT64 ? data_of<int64_t>(index)[from] : data_of<int32_t>(index)[from];
-        const int64_t size = in.shape[at[k]];
         if (given < -size || given >= size) {
           return refuse(call, "%s: index %lld is outside dim %d of size %lld", op,
                         static_cast<long long>(given), static_cast<int>(at[k]), static_cast<long long>(size));
         }
-        offset += (given < 0 ? given + size : given) * in.strides[at[k]];
+        offsets[i] += (given < 0 ? given + size : given) * in.strides[at[k]];
       }
-      offsets[i] = offset;
     }
     return CLIKA_OK;
   }
@@ -92,6 +92,29 @@ struct Places {
   }
 };
 
+// n elements whose places on the side of the indexed tensor are offsets[i * offset_step] further on.
+template <class U, bool kRead>
+void move_run(void* indexed, int64_t indexed_step, const int64_t* offsets, int64_t offset_step, void* other,
+              int64_t other_step, int64_t n) {
+  U* x = static_cast<U*>(indexed);
+  U* y = static_cast<U*>(other);
+  for (int64_t i = 0; i < n; ++i) {
+    U& place = x[i * indexed_step + offsets[i * offset_step]];
+    if (kRead) {
+      y[i * other_step] = place;
+    } else {
+      place = y[i * other_step];
+    }
+  }
+}
+template <bool kRead>
+auto mover(int64_t size) {
+  return size == 1   ? move_run<uint8_t, kRead>
+         : size == 2 ? move_run<uint16_t, kRead>
+         : size == 4 ? move_run<uint32_t, kRead>
+                     : move_run<uint64_t, kRead>;
+}
+
 // input, indices; attr dims.
 int32_t run_index(const clika_call* call) {
   const clika_value& in = call->inputs[0];
@@ -103,18 +126,16 @@ int32_t run_index(const clika_call* call) {
   const clika_value offset = places.view(in, places.across);
   const Walk<3> walk({&out, &from, &offset});
   const int64_t size = bytes_of(in.dtype);
+  const auto move = mover<true>(size);
   parallel(call, walk.outer * walk.length, 65536, [&](int64_t begin, int64_t end, int32_t) {
     walk.run(begin, end, walk.length, [&](const int64_t* at, int64_t n) {
       char* to = static_cast<char*>(out.data) + at[0] * size;
-      const char* base = static_cast<const char*>(in.data) + at[1] * size;
-      const int64_t step = walk.step[2];
-      if (step == 0) {
-        copy_elements(size, to, walk.step[0], base + places.offsets[at[2]] * size, walk.step[1], n);
-        return;
-      }
-      for (int64_t i = 0; i < n; ++i) {
-        copy_elements(size, to + i * walk.step[0] * size, 1,
-                      base + (i * walk.step[1] + places.offsets[at[2] + i * step]) * size, 1, 1);
+      char* base = static_cast<char*>(in.data) + at[1] * size;
+      const int64_t* offsets = places.offsets + at[2];
+      if (walk.step[2] == 0) {
+        copy_elements(size, to, walk.step[0], base + *offsets * size, walk.step[1], n);
+      } else {
+        move(base, walk.step[1], offsets, walk.step[2], to, walk.step[0], n);
       }
     });
   });
@@ -153,16 +174,22 @@ int32_t run_index_put(const clika_call* call) {
                    : compute == kDouble ? add_one<double>
                                         : add_one<int64_t>;
   // In order and alone: where two indices name one place, the last value stays, or sums have one order.
+  const auto move = mover<false>(size);
   walk.run(0, walk.outer * walk.length, walk.length, [&](const int64_t* at, int64_t n) {
+    char* base = static_cast<char*>(in.data) + at[0] * size;
+    char* value = static_cast<char*>(values.data) + at[1] * size;
+    const int64_t* offsets = places.offsets + at[2];
+    if (!accumulate && walk.step[2] == 0) {
+      copy_elements(size, base + *offsets * size, walk.step[0], value, walk.step[1], n);
+      return;
+    }
+    if (!accumulate) {
+      move(base, walk.step[0], offsets, walk.step[2], value, walk.step[1], n);
+      return;
+    }
     for (int64_t i = 0; i < n; ++i) {
-      const int64_t place = at[0] + i * walk.step[0] + places.offsets[at[2] + i * walk.step[2]];
-      char* target = static_cast<char*>(in.data) + place * size;
-      const char* value = static_cast<const char*>(values.data) + (at[1] + i * walk.step[1]) * size;
-      if (accumulate) {
-        add(in.dtype, target, value);
-      } else {
-        copy_elements(size, target, 1, value, 1, 1);
-      }
+      const int64_t place = i * walk.step[0] + offsets[i * walk.step[2]];
+      add(in.dtype, base + place * size, value + i * walk.step[1] * size);
     }
   });
   return CLIKA_OK;

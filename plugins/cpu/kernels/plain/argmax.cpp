@@ -18,11 +18,11 @@ template <int kSign>
 int32_t run(const clika_call* call) {
   switch (compute_of(call->inputs[0].dtype)) {
     case kDouble:
-      return search<double>(call, find<kSign, double>);
+      return search<double, kSign>(call, find<kSign, double>);
     case kInt:
-      return search<int64_t>(call, find<kSign, int64_t>);
+      return search<int64_t, kSign>(call, find<kSign, int64_t>);
     case kUint:
-      return search<uint64_t>(call, find<kSign, uint64_t>);
+      return search<uint64_t, kSign>(call, find<kSign, uint64_t>);
     default:
       return no_compute(call);
   }

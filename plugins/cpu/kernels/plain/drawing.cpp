@@ -250,6 +250,7 @@ int32_t multinomial(const clika_call* call) {
         ++possible;
       }
     }
+    if (std::isinf(sum)) return refuse(call, "multinomial: the sum of the weights is not finite");
     if (possible < (replacement ? 1 : samples)) {
       return refuse(call, "multinomial: %lld categories have a weight, too few to draw %lld samples",
                     static_cast<long long>(possible), static_cast<long long>(samples));

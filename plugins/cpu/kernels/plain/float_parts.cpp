@@ -34,7 +34,8 @@ U next_bits(U a, bool a_negative, bool up, bool zero) {
   return static_cast<U>(a_negative == up ? a - 1 : a + 1);
 }
 template <class T, class U>
-void next(const void* from, int64_t a_step, const void* towards, int64_t b_step, void* to, int64_t step, int64_t n) {
+void next(const void* from, int64_t a_step, const void* towards, int64_t b_step, void* to, int64_t step,
+          int64_t n) {
   const T* a = static_cast<const T*>(from);
   const T* b = static_cast<const T*>(towards);
   for (int64_t i = 0; i < n; ++i) {

@@ -164,6 +164,9 @@ int32_t combine(const clika_call* call, const clika_value& source, int64_t how, 
                 const Each& each) {
   const auto with = [&](auto one) {
     using C = decltype(one);
+    if (factor >= 0 && std::is_integral<C>::value && call->scalars[factor].is_float) {
+      return refuse(call, "the factor %g must be a whole number for integers and bool", call->scalars[factor].f);
+    }
     if (factor >= 0) {
       one = std::is_integral<C>::value ? static_cast<C>(scalar_int(call, static_cast<uint32_t>(factor), 1))
                                        : static_cast<C>(scalar_float(call, static_cast<uint32_t>(factor), 1.0));
@@ -261,15 +264,17 @@ int32_t run_masked_scatter(const clika_call* call) {
 constexpr uint64_t kAll = FLOATS | F64 | INTS | BOOL;
 constexpr uint64_t kIndex = I32 | I64;
 
-constexpr Entry over(const char* name, clika_kernel_fn run) {
-  return Entry(name, run).in(kAll, kIndex, kAll).out(kAll);
+constexpr uint64_t kOrdered = kAll & ~CLIKA_BIT(CLIKA_UINT64);  // whose order int64 keeps
+
+constexpr Entry over(const char* name, clika_kernel_fn run, uint64_t dtypes = kAll) {
+  return Entry(name, run).in(dtypes, kIndex, dtypes).out(dtypes);
 }
 
 CLIKA_KERNELS(scattering,
               over("scatter", run_scatter),
               over("scatter_add", run_scatter_add),
-              over("scatter_reduce", run_reduce<false>),
-              over("index_reduce", run_reduce<true>),
+              over("scatter_reduce", run_reduce<false>, kOrdered),
+              over("index_reduce", run_reduce<true>, kOrdered),
               over("index_add", run_index_add),
               over("index_copy", run_index_copy),
               over("index_fill", run_index_fill),

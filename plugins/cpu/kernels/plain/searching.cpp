@@ -288,8 +288,8 @@ int32_t histc(const clika_call* call) {
   std::fill(counts, counts + bins, 0.0);
   for (int64_t i = 0; i < n; ++i) {
     if (!(x[i] >= low && x[i] <= high)) continue;
-    const int64_t bin = static_cast<int64_t>((x[i] - low) * static_cast<C>(bins) / (high - low));
-    counts[std::min(bin, bins - 1)] += 1;
+    const C position = (x[i] - low) * static_cast<C>(bins) / (high - low);  // NaN where the range overflows
+    counts[position < static_cast<C>(bins) ? std::min(static_cast<int64_t>(position), bins - 1) : bins - 1] += 1;
   }
   const StoreTile<C> storer = Tiles<C>::storer(out.dtype);
   for (int64_t i = 0; i < bins; ++i) {

@@ -58,18 +58,18 @@ int32_t each_line(const clika_call* call, const Reader<C>& from, const Body& bod
   const int64_t n = from.length;
   if (from.count == 0) return CLIKA_OK;
   const int64_t room = n * static_cast<int64_t>(sizeof(Item<C>) + sizeof(C)) + 64;
-  char* scratch =
-      static_cast<char*>(call->core->scratch(call, static_cast<size_t>(room * call->core->num_threads())));
+  const int64_t grain = std::max<int64_t>(1, 2048 / std::max<int64_t>(1, n));
+  const int64_t workers = from.count <= grain ? 1 : call->core->num_threads();
+  char* scratch = static_cast<char*>(call->core->scratch(call, static_cast<size_t>(room * workers)));
   if (scratch == nullptr) return CLIKA_UNAVAILABLE;
-  parallel(call, from.count, std::max<int64_t>(1, 2048 / std::max<int64_t>(1, n)),
-           [&](int64_t begin, int64_t end, int32_t worker) {
-             Item<C>* items = reinterpret_cast<Item<C>*>(scratch + worker * room);
-             C* values = reinterpret_cast<C*>(items + n);
-             for (int64_t line = begin; line < end; ++line) {
-               from.read(line, values);
-               body(line, values, items);
-             }
-           });
+  parallel(call, from.count, grain, [&](int64_t begin, int64_t end, int32_t worker) {
+    Item<C>* items = reinterpret_cast<Item<C>*>(scratch + worker * room);
+    C* values = reinterpret_cast<C*>(items + n);
+    for (int64_t line = begin; line < end; ++line) {
+      from.read(line, values);
+      body(line, values, items);
+    }
+  });
   return CLIKA_OK;
 }
 template <class C>
@@ -163,11 +163,25 @@ int32_t pick_one(const clika_call* call, const clika_attr& dim, const Pick& pick
     if (call->n_outputs > 1) data_of<int64_t>(call->outputs[1])[line] = found.index;
   });
 }
+// The element of that rank: by values alone, in a copy, and then its place among its equals.
 template <class C>
 Item<C> ranked(const C* values, Item<C>* items, int64_t n, int64_t rank) {
-  number_items(values, n, items);
-  std::nth_element(items, items + rank, items + n, Before<C>{false});
-  return items[rank];
+  C* copy = reinterpret_cast<C*>(items);
+  int64_t missing = 0;
+  for (int64_t i = 0; i < n; ++i) missing += values[i] != values[i];
+  C* end = missing == 0 ? std::copy_n(values, n, copy)
+                        : std::copy_if(values, values + n, copy, [](C x) { return x == x; });
+  const bool is_number = rank < end - copy;
+  int64_t place = rank - (end - copy);  // among the NaNs
+  C value = std::numeric_limits<C>::quiet_NaN();
+  if (is_number) {
+    std::nth_element(copy, copy + rank, end);
+    value = copy[rank];
+    place = rank - std::count_if(copy, copy + rank, [value](C x) { return x < value; });
+  }
+  for (int64_t i = 0;; ++i) {
+    if ((is_number ? values[i] == value : values[i] != values[i]) && place-- == 0) return {values[i], i};
+  }
 }
 
 // Attributes: k, dim, keepdim.

@@ -33,6 +33,26 @@ struct InvertTruth {
     return a == 0;
   }
 };
+// Over truth values as bytes, of which any but 0 is true.
+struct BothTrue {
+  static uint8_t apply(uint8_t a, uint8_t b, const Numbers&) { return (a != 0) & (b != 0); }
+};
+struct EitherTrue {
+  static uint8_t apply(uint8_t a, uint8_t b, const Numbers&) { return (a | b) != 0; }
+};
+struct OneTrue {
+  static uint8_t apply(uint8_t a, uint8_t b, const Numbers&) { return (a != 0) != (b != 0); }
+};
+struct Bytes {
+  static LoadTile<uint8_t> loader(int32_t) { return load_wide<uint8_t, uint8_t>; }
+  static StoreTile<uint8_t> storer(int32_t) { return store_wide<uint8_t, uint8_t>; }
+  static bool direct(int32_t) { return true; }
+};
+template <class Op>
+int32_t run_truth(const clika_call* call) {
+  return drive_each<uint8_t, Bytes>(call, {&call->inputs[0], &call->inputs[1]}, each_tile<Op, uint8_t, 2>,
+                                    Numbers());
+}
 
 template <class Op>
 int32_t run_binary(const clika_call* call) {
@@ -89,7 +109,7 @@ CLIKA_KERNELS(bitwise,
               over("bitwise_xor", run_binary<Xor>, INTS | BOOL),
               over("bitwise_left_shift", run_shift<ShiftLeft>, INTS),
               over("bitwise_right_shift", run_shift<ShiftRight>, INTS),
-              over("logical_and", run_binary<And>, BOOL),
-              over("logical_or", run_binary<Or>, BOOL),
-              over("logical_xor", run_binary<Xor>, BOOL))
+              over("logical_and", run_truth<BothTrue>, BOOL),
+              over("logical_or", run_truth<EitherTrue>, BOOL),
+              over("logical_xor", run_truth<OneTrue>, BOOL))
 #include "level_end.hpp"

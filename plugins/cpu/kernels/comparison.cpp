@@ -123,8 +123,8 @@ int32_t run_unary(const clika_call* call) {
   return unary_test(call, functions);
 }
 
-// |a - b| <= atol + |rtol b|, in double: integers of more than 53 bits are subtracted before they are rounded.
-// Numbers: rtol, atol; i[2]: whether NaN is close to NaN.
+// |a - b| <= atol + |rtol b|, in double; integers of more than 53 bits are subtracted before they are
+// rounded. Numbers: rtol, atol; i[2]: whether NaN is close to NaN.
 struct IsClose {
   template <class T>
   static T apply(T a, T b, const Numbers& k) {
