@@ -111,7 +111,7 @@ def multi_head_attention_forward(
         result = ops.matmul(found, heads[2])
         found = ops.mean(found, 1) if average_attn_weights else found
     else:
-        result = ops.scaled_dot_product_attention(*heads, mask)
+        result = ops.scaled_dot_product_attention(heads[0], heads[1], heads[2], mask)
     result = ops.reshape(ops.permute(result, (2, 0, 1, 3)), (length, batch, size))
     result = ops.linear(result, out_proj_weight, out_proj_bias)
     if single:
