@@ -392,7 +392,7 @@ def _place(cursor: _Cursor, found: list[TensorInfo], alignment: int) -> list[Ten
 class _Part:
     """One file of a checkpoint, read and checked."""
 
-    __slots__ = ("alignment", "file", "metadata", "tensors", "version")
+    __slots__ = ("alignment", "file", "metadata", "metadata_end", "tensors", "version")
 
     def __init__(self, path: str | os.PathLike[str], number: int) -> None:
         self.file = MappedFile(path)
@@ -425,6 +425,7 @@ class _Part:
                 f"tensor count {n_tensors} does not fit in the {cursor.left} bytes left",
             )
         self.metadata = _read_metadata(cursor, n_pairs)
+        self.metadata_end = cursor.position
         self.alignment = _alignment(cursor, self.metadata)
         found: dict[str, TensorInfo] = {}
         for index in range(n_tensors):
@@ -506,7 +507,7 @@ class GgufFile:
     ('llama', 272)
     """
 
-    __slots__ = ("_parts", "alignment", "metadata", "path", "tensors", "version")
+    __slots__ = ("_metadata_end", "_parts", "alignment", "metadata", "path", "tensors", "version")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         parts = _read_parts(path)
@@ -515,6 +516,7 @@ class GgufFile:
         self.path = first.file.path
         self.version = first.version
         self.alignment = first.alignment
+        self._metadata_end = first.metadata_end
         self.metadata: Mapping[str, Any] = MappingProxyType(first.metadata)
         tensors: dict[str, TensorInfo] = {}
         for part in parts:
@@ -555,6 +557,10 @@ class GgufFile:
         """Let the system take the pages of a tensor back; the next read brings them in again."""
         info = self._info(name)
         self._parts[info.part].drop_pages(info.offset, info.nbytes)
+
+    def drop_metadata_pages(self) -> None:
+        """The same for the metadata: a vocabulary takes megabytes there."""
+        self._parts[0].drop_pages(0, self._metadata_end)
 
     def _info(self, name: str) -> TensorInfo:
         try:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
-from operator import add
+from operator import add, neg
 from typing import Any
 
 import numpy as np
@@ -161,7 +161,8 @@ def _pairs(pieces: Iterable[str]) -> set[str]:
 
 
 class Bpe:
-    """Cuts a text by merges of score; ``scores`` holds every piece that a merge may make.
+    """Cuts a text by merges of score; ``ids`` holds every piece that a merge may make, and
+    ``scores[ids[piece]]`` is its float32 score.
 
     ``whole`` are pieces that are taken where they stand and never merged (user-defined ones).
     ``unused`` pieces may be made on the way and are taken apart again at the end.
@@ -169,14 +170,16 @@ class Bpe:
 
     def __init__(
         self,
-        scores: Mapping[str, float],
+        ids: Mapping[str, int],
+        scores: Iterable[float],
         whole: Iterable[str] = (),
         unused: Iterable[str] = (),
     ) -> None:
-        self._scores = scores
+        self._ids = ids
+        self._costs = array("f", map(neg, scores))
         self._whole = _Whole(whole)
         self._unused = frozenset(unused)
-        self._between = _Parts(scores, self._cut)
+        self._between = _Parts(ids, self._cut)
 
     def __call__(self, text: str) -> list[str]:
         """The pieces of a text; a character that is no piece stands alone."""
@@ -189,7 +192,7 @@ class Bpe:
         return pieces + self._between(text[position:])
 
     def _cut(self, text: str) -> list[str]:
-        scores, unused = self._scores, self._unused
+        find, costs, unused = self._ids.get, self._costs, self._unused
         size = len(text)
         # A symbol is known by where it begins: where it ends (0 once it is merged into the one
         # before), and where the symbol before it begins.
@@ -197,9 +200,9 @@ class Bpe:
         before = list(range(-1, size - 1))
         parts: dict[str, tuple[str, str]] = {}
         heap = [
-            (-scores[text[at : at + 2]], at, at + 1, at + 2)
+            (costs[index], at, at + 1, at + 2)
             for at in range(size - 1)
-            if text[at : at + 2] in scores
+            if (index := find(text[at : at + 2])) is not None
         ]
         if unused:
             parts = {
@@ -221,9 +224,9 @@ class Bpe:
                 neighbours.append((before[left], left, right))
             for first, second, end in neighbours:
                 piece = text[first:end]
-                score = scores.get(piece)
-                if score is not None:
-                    heappush(heap, (-score, first, second, end))
+                index = find(piece)
+                if index is not None:
+                    heappush(heap, (costs[index], first, second, end))
                     if piece in unused:
                         parts[piece] = (text[first:second], text[second:end])
         pieces = []
@@ -544,17 +547,21 @@ def build(model: SpmModel, where: str) -> tuple[Any, Spelling]:
 
     inner = model.llama_cpp
     users = of_kind(USER_DEFINED)
-    made = dict(zip(tokens, model.scores))  # noqa: B905
-    for token in of_kind(UNKNOWN, CONTROL, BYTE):
-        del made[token]
+    special = of_kind(UNKNOWN, CONTROL, BYTE)
     unused = [] if inner else of_kind(UNUSED)
     kept = () if inner else tuple(users)
     cut: Callable[[str], list[str]]
-    known: Mapping[str, int] = ids
+    known: dict[str, int]
     if model.kind == "bpe":
-        cut = Bpe(made, kept, unused)
+        # Merges make no special token; a character of a text may be one.
+        known = ids.copy()
+        for token in special:
+            if len(token) > 1:
+                del known[token]
+        cut = Bpe(known, model.scores, kept, unused)
     elif model.kind == "unigram":
-        for piece in unused:
+        made = dict(zip(tokens, model.scores))  # noqa: B905
+        for piece in special + unused:
             del made[piece]
         for piece in users:
             made[piece] = 0.0

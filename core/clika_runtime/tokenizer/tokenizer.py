@@ -196,6 +196,7 @@ class Tokenizer:
                 file.path,
                 f"metadata 'tokenizer.chat_template' must be a string, found {shown(template)}",
             )
+        file.drop_metadata_pages()
         return cls(
             backend,
             special_ids=gguf_builder.special_ids(metadata, size, file.path),

@@ -192,7 +192,7 @@ def test_threads_share_a_model(tmp_path: Path) -> None:
 
 def test_the_cache_of_words_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spm, "_CACHED_CUTS", 3)
-    cut = spm.Bpe({"a": -1.0, "b": -2.0, "ab": -3.0})
+    cut = spm.Bpe({"a": 0, "b": 1, "ab": 2}, [-1.0, -2.0, -3.0])
     for text in ("ab", "ba", "abab", "bb", "aab", "abb", "a" * 200):
         assert "".join(cut(text)) == text and cut(text) == cut(text)
         assert len(cut._between._known) <= 3
