@@ -5,6 +5,7 @@ choice, packed weights, tied tables and the checks are the same for all families
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ from .config import Fields
 from .family import Family
 
 __all__ = ["Checkpoint", "LoadOptions", "LoadedModel", "identify", "load_model", "open_checkpoint"]
+
+_log = logging.getLogger("clika_runtime.modelverse")
 
 COMPUTE_DTYPES = ("float32", "bfloat16", "float16")
 WEIGHT_MODES = ("fast", "exact")
@@ -85,7 +88,8 @@ class Checkpoint:
     """The opened files of one model: its raw configuration and its tensors, none of them read yet.
 
     ``kind`` is "gguf" or "safetensors"; ``config`` holds `config.json` or the GGUF metadata;
-    ``where`` names the file that the configuration came from."""
+    ``where`` names the file that the configuration came from. ``cache_scales`` are tensors for a
+    quantized cache, left out of ``tensors``."""
 
     def __init__(self, path: str | os.PathLike[str], kind: str | None = None) -> None:
         self.path = Path(path)
@@ -111,10 +115,12 @@ class Checkpoint:
                 )
             self.config = config
             self.file = open_safetensors(self.path)
-        self.quantized = {} if kind == "gguf" else quantization.read(config, self.file, self.where)
-        self.tensors: Mapping[str, TensorInfo] = self.file.tensors
-        if self.quantized:
-            self.tensors = quantization.merged(self.file.tensors, self.quantized)
+        found = quantization.Quantized()
+        if kind == "safetensors":
+            found = quantization.read(self.config, self.file, self.where)
+        self.quantized = found.weights
+        self.cache_scales = found.cache_scales
+        self.tensors: Mapping[str, TensorInfo] = found.merged(self.file.tensors)
 
     @property
     def architecture(self) -> str:
@@ -239,6 +245,14 @@ def load_model(
     names = _match_names(family, checkpoint, model)
     _bind(checkpoint, model, names, compute, options)
     _set_extras(family, checkpoint, model)
+    if checkpoint.cache_scales:
+        _log.warning(
+            "%s: %d scales of a quantized cache are left out (%s): the cache holds the dtype of "
+            "the forward pass",
+            checkpoint.path,
+            len(checkpoint.cache_scales),
+            _some(list(checkpoint.cache_scales), 2),
+        )
     report = {
         "family": family.name,
         "device": str(crt.Device(options.device)),

@@ -96,6 +96,18 @@ def garbage(written: Written) -> None:
     written.tensors[name] = torch.tensor([0x7B, 0xFF], dtype=torch.uint8)
 
 
+def other_state(written: Written) -> None:
+    """The state of an FP4 weight, in a configuration that does not name the type."""
+    name = f"{STEM}.weight.quant_state.bitsandbytes__"
+    written.tensors[f"{name}fp4"] = written.tensors.pop(f"{name}nf4")
+    say(bnb_4bit_quant_type=None)(written)
+
+
+def add_zero_point(written: Written) -> None:
+    rows = written.tensors[f"{STEM}.weight"].shape[0]
+    written.tensors[f"{STEM}.weight_zero_point"] = torch.full((rows, 1), 3, dtype=torch.int8)
+
+
 def uneven(written: Written) -> None:
     index = written.tensors[f"{STEM}.g_idx"]
     index[index == 3] = 0
@@ -174,6 +186,25 @@ CASES: dict[str, tuple[str, Change, type[ClikaRTError], str]] = {
     ),
     "fp8_columns": ("fp8_block", say(weight_block_size=[128, 48]), UNSERVED, "multiples of 32"),
     "fp8_size": ("fp8_block", say(weight_block_size=[128]), BAD, "must be two sizes, found"),
+    "fp8_fnuz": (
+        "fp8_tensor",
+        cast("weight", torch.float8_e4m3fnuz),
+        UNSERVED,
+        "up_proj.weight' has dtype float8_e4m3fnuz; served are float8_e4m3 and",
+    ),
+    "ct_fnuz": (
+        "ct_float",
+        cast("weight", torch.float8_e5m2fnuz),
+        UNSERVED,
+        "up_proj.weight' has dtype float8_e5m2fnuz; served are float8_e4m3 and",
+    ),
+    "modelopt_algorithm": (
+        "modelopt_fp8",
+        say(quant_algo="W4A8_AWQ"),
+        UNSERVED,
+        "'quant_algo' is 'W4A8_AWQ'; served are NVFP4, FP8",
+    ),
+    "modelopt_none": ("modelopt_fp8", say(quant_algo=None), BAD, "'quant_algo' is missing"),
     "fp8_channel": (
         "fbgemm_fp8",
         cut("weight_scale"),
@@ -184,6 +215,7 @@ CASES: dict[str, tuple[str, Change, type[ClikaRTError], str]] = {
     "nf4_absmax": ("nf4", drop("weight.absmax"), BAD, "weight.absmax' is missing"),
     "nf4_nan": ("nf4", put("weight.absmax", 9, NAN), BAD, r"absmax'\[9\] is nan"),
     "nf4_kind": ("nf4", say(bnb_4bit_quant_type="fp4"), UNSERVED, "is 'fp4'; served are nf4"),
+    "fp4": ("nf4", other_state, UNSERVED, "up_proj.weight' is quantized to FP4; served is NF4"),
     "nf4_json": ("nf4", garbage, BAD, "is no JSON text"),
     "nf4_size": ("nf4", state(blocksize=48), UNSERVED, "'blocksize' is 48; served are multiples"),
     "nf4_shape": ("nf4", state(shape=[192, 64]), BAD, "has 12288 bytes, the shape .* takes 6144"),
@@ -204,7 +236,9 @@ CASES: dict[str, tuple[str, Change, type[ClikaRTError], str]] = {
     "ct_index": ("ct_int4_act", put("weight_g_idx", 0, 4), BAD, r"\[0\] is 4, expected a group"),
     "ct_ints": ("ct_int8", put("weight_scale", 0, NAN), BAD, r"weight_scale'\[0, 0\] is nan"),
     "ct_sparse": ("ct_int8", say(sparsity_config={"format": "24"}), UNSERVED, "'sparsity_config'"),
-    "ct_asymmetric": ("ct_int8_packed", say(symmetric=False), BAD, "weight_zero_point' is missing"),
+    "ct_asymmetric": ("ct_int8_packed", say(symmetric=False), UNSERVED, "'symmetric' is false wi"),
+    "ct_asymmetric_plain": ("ct_int8", say(symmetric=False), UNSERVED, "'symmetric' is false with"),
+    "ct_zero_point": ("ct_int8", add_zero_point, UNSERVED, "has the zero point 3; served with 8"),
     "ct_targets": ("ct_float", say(config_groups={}), BAD, "no group of the configuration has it"),
     "nvfp4_nan": ("modelopt_nvfp4", put("weight_scale", 3, 127), BAD, r"\[0, 3\] is 127, expected"),
     "nvfp4_factor": ("modelopt_nvfp4", put("weight_scale_2", 0, -1.0), BAD, "a positive number"),
@@ -254,6 +288,34 @@ def test_a_section_that_is_no_object(value: Any, made: Callable[[str], Written],
     Written(tmp_path, original.tensors, config, {}, original.twin).save()
     with pytest.raises(InvalidArgumentError, match="must be an object"):
         open_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "message"),
+    [
+        ("[]", InvalidArgumentError, "is a list, expected an object"),
+        ("{}", InvalidArgumentError, "'quantization' is missing"),
+        ('{"quantization": 4}', InvalidArgumentError, "'quantization' must be an object"),
+        ('{"quantization": {}}', InvalidArgumentError, "'quant_algo' is missing"),
+        ('{"quantization": {"quant_algo": "INT8_SQ"}}', UnsupportedError, "is 'INT8_SQ'; served"),
+        ('{"quantization": {"quant_algo": 1}}', InvalidArgumentError, "must be a string, found 1"),
+        ("{", InvalidArgumentError, "JSON"),
+    ],
+)
+def test_model_optimizers_own_file_is_checked(
+    content: str,
+    error: type[ClikaRTError],
+    message: str,
+    made: Callable[[str], Written],
+    tmp_path: Path,
+) -> None:
+    original = made("modelopt_nvfp4")
+    config = {key: value for key, value in original.config.items() if "quant" not in key}
+    Written(tmp_path, original.tensors, config, {}, original.twin).save()
+    (tmp_path / "hf_quant_config.json").write_text(content)
+    with pytest.raises(error, match=message) as caught:
+        open_checkpoint(tmp_path)
+    assert str(tmp_path / "hf_quant_config.json") in str(caught.value)
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+b", ".*.*.*.*x", "(", "a{2}{3}+(b)*"])

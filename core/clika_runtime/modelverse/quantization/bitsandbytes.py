@@ -53,7 +53,9 @@ def find(source: Source, config: QuantizationConfig) -> Iterator[Weight]:
         return
     if not fields.boolean("load_in_4bit", False):
         raise fields.fail("load_in_4bit", "or load_in_8bit must be true")
-    fields.choice("bnb_4bit_quant_type", ("nf4",), "fp4")
+    fields.choice("bnb_4bit_quant_type", ("nf4",), None)
+    for layer in source.layers(f"{_STATE}fp4"):
+        raise source.unsupported(f"'{layer.stem}.weight' is quantized to FP4; served is NF4")
     for layer in source.layers(f"{_STATE}nf4"):
         if not config.skips(layer.stem):
             yield _nf4(layer)

@@ -115,6 +115,7 @@ def _weight(layer: Layer, group: _Group, config: QuantizationConfig) -> Weight:
                 "num_bits",
                 f"is {group.bits} of {group.kind}; {group.format} is served with 4 and 8 of int",
             )
+        _refuse_asymmetric(group)
         return _packed(layer, group)
     if group.bits != 8:
         raise fields.unsupported("num_bits", f"is {group.bits}; {group.format} is served with 8")
@@ -125,6 +126,7 @@ def _weight(layer: Layer, group: _Group, config: QuantizationConfig) -> Weight:
         if group.strategy not in ("tensor", "channel"):
             raise fields.unsupported("strategy", f"is '{group.strategy}' with float weights")
         return float8_weight(layer, None)
+    _refuse_asymmetric(group)
     codes = layer.take("weight", "int8", rank=2)
     scales, each = _scales(layer, group, *codes.shape)
     zeros = layer.maybe("weight_zero_point")
@@ -134,6 +136,11 @@ def _weight(layer: Layer, group: _Group, config: QuantizationConfig) -> Weight:
         return layouts.pack_int8(codes.array(), _matrix(scales), each)
 
     return layer.weight("INT8_G32", codes.shape, build)
+
+
+def _refuse_asymmetric(group: _Group) -> None:
+    if group.bits == 8 and not group.symmetric:
+        raise group.weights.unsupported("symmetric", "is false with 8 bits of int; served is true")
 
 
 def _scales(layer: Layer, group: _Group, rows: int, columns: int) -> tuple[Part, int]:
@@ -205,8 +212,6 @@ def _packed(layer: Layer, group: _Group) -> Weight:
         factors = _matrix(scales)
         words = codes.array()
         if bits == 8:
-            if not group.symmetric:
-                raise group.weights.unsupported("symmetric", "is false with 8 bits; served is true")
             whole = unpack_words(words, 8)
             signed = (whole if sorting is None else whole[:, sorting]) ^ np.uint8(128)
             return layouts.pack_int8(signed, factors, each)

@@ -1,16 +1,24 @@
-"""`quantization_config` of a `config.json`, parsed once for every method."""
+"""`quantization_config` of a `config.json`, or Model Optimizer's own file beside it, parsed once
+for every method."""
 
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from clika_runtime.io import read_json
+
 from ..config import Fields
 
 __all__ = ["QuantizationConfig", "names_of", "parse", "stands_for"]
+
+# Model Optimizer's file.
+_MODELOPT_FILE = "hf_quant_config.json"
+_MODELOPT_LIMIT = 16 << 20
 
 # Where the methods keep the modules that stay dense.
 _SKIPPED = (
@@ -86,11 +94,27 @@ def parse(
     config: Mapping[str, Any], where: str, methods: Sequence[str]
 ) -> QuantizationConfig | None:
     """The quantization of a checkpoint, or None; `compression_config` is the older name of the
-    section. Refuses a method that is not among ``methods``."""
+    section, and `hf_quant_config.json` beside ``where`` counts for a `config.json` without one.
+    Refuses a method that is not among ``methods``."""
     outer = Fields(config, where)
     fields = outer.section("quantization_config") or outer.section("compression_config")
     if fields is None:
-        return None
-    method = fields.choice("quant_method", methods)
+        fields = _modelopt_fields(os.path.join(os.path.dirname(where), _MODELOPT_FILE))
+        if fields is None:
+            return None
+        method = "modelopt"
+    else:
+        method = fields.choice("quant_method", methods)
     skipped = [name for key in _SKIPPED for name in names_of(fields, key)]
     return QuantizationConfig(method, fields, tuple(skipped))
+
+
+def _modelopt_fields(path: str) -> Fields | None:
+    """The section `quantization` of Model Optimizer's file; None without the file."""
+    if not os.path.exists(path):
+        return None
+    outer = Fields(read_json(path, _MODELOPT_LIMIT), path)
+    fields = outer.section("quantization")
+    if fields is None:
+        raise outer.fail("quantization", "is missing")
+    return fields

@@ -17,7 +17,9 @@ __all__ = ["find", "nvfp4_weight"]
 
 
 def find(source: Source, config: QuantizationConfig) -> Iterator[Weight]:
-    """Every weight of the configuration's algorithm."""
+    """Every weight of the configuration's algorithm; none where only the cache has one."""
+    if not config.fields.has("quant_algo") and config.fields.has("kv_cache_quant_algo"):
+        return
     algorithm = config.fields.choice("quant_algo", ("NVFP4", "FP8"))
     if algorithm == "FP8":
         yield from fp8.find(source, config)

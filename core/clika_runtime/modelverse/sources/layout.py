@@ -20,6 +20,7 @@ __all__ = ["COMPANIONS", "Option", "other_formats", "select", "weight_options"]
 COMPANIONS = (
     "config.json",
     "generation_config.json",
+    "hf_quant_config.json",
     "*.safetensors.index.json",
     "tokenizer.json",
     "tokenizer_config.json",
