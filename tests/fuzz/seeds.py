@@ -1,17 +1,22 @@
-"""Small real files to mutate: a whole llama checkpoint as safetensors and as GGUF, with its
-tokenizer."""
+"""Small real files to mutate: a whole llama checkpoint as safetensors, as GGUF and in quantized
+forms, with its tokenizer, and tokenizers of other kinds."""
 
 from __future__ import annotations
 
+import base64
 import json
+import string
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
 from safetensors.numpy import save_file
 
 from tests.fuzz.template import TEMPLATE
+from tests.unit.modelverse.quantized import FORMS
 from tests.unit.tokenizer.small import MERGES, SPECIAL, USER, byte_level, vocabulary
+from tests.unit.tokenizer.spm_models import trained
 
 HIDDEN = 32
 FFN = 64
@@ -41,26 +46,41 @@ CONFIG = {
 }
 
 
-def weights() -> dict[str, np.ndarray]:
+# Blocks of 64 columns; a vocabulary that costs little.
+QUANTIZED = {
+    **CONFIG,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "head_dim": 32,
+    "vocab_size": 16,
+}
+QUANTIZED_FORMS = (
+    *("fp8_block", "gptq_64", "gptq_act", "awq_32", "nf4_double", "bnb_int8"),
+    *("ct_int4_act", "ct_int8", "ct_nvfp4", "modelopt_nvfp4", "mxfp4"),
+)
+
+
+def weights(config: dict[str, Any] = CONFIG) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
+    hidden, ffn = config["hidden_size"], config["intermediate_size"]
 
     def matrix(rows: int, columns: int) -> np.ndarray:
         return rng.standard_normal((rows, columns)).astype(np.float32)
 
-    half = HIDDEN // HEADS
+    half = hidden // HEADS
     layer = "model.layers.0"
     return {
-        "model.embed_tokens.weight": matrix(VOCAB, HIDDEN),
-        f"{layer}.input_layernorm.weight": np.ones(HIDDEN, np.float32),
-        f"{layer}.self_attn.q_proj.weight": matrix(HIDDEN, HIDDEN),
-        f"{layer}.self_attn.k_proj.weight": matrix(half, HIDDEN),
-        f"{layer}.self_attn.v_proj.weight": matrix(half, HIDDEN),
-        f"{layer}.self_attn.o_proj.weight": matrix(HIDDEN, HIDDEN),
-        f"{layer}.post_attention_layernorm.weight": np.ones(HIDDEN, np.float32),
-        f"{layer}.mlp.gate_proj.weight": matrix(FFN, HIDDEN),
-        f"{layer}.mlp.up_proj.weight": matrix(FFN, HIDDEN),
-        f"{layer}.mlp.down_proj.weight": matrix(HIDDEN, FFN),
-        "model.norm.weight": np.ones(HIDDEN, np.float32),
+        "model.embed_tokens.weight": matrix(config["vocab_size"], hidden),
+        f"{layer}.input_layernorm.weight": np.ones(hidden, np.float32),
+        f"{layer}.self_attn.q_proj.weight": matrix(hidden, hidden),
+        f"{layer}.self_attn.k_proj.weight": matrix(half, hidden),
+        f"{layer}.self_attn.v_proj.weight": matrix(half, hidden),
+        f"{layer}.self_attn.o_proj.weight": matrix(hidden, hidden),
+        f"{layer}.post_attention_layernorm.weight": np.ones(hidden, np.float32),
+        f"{layer}.mlp.gate_proj.weight": matrix(ffn, hidden),
+        f"{layer}.mlp.up_proj.weight": matrix(ffn, hidden),
+        f"{layer}.mlp.down_proj.weight": matrix(hidden, ffn),
+        "model.norm.weight": np.ones(hidden, np.float32),
     }
 
 
@@ -125,9 +145,49 @@ def write_gguf(path: Path) -> None:
     writer.close()
 
 
+def write_quantized(folder: Path, name: str) -> None:
+    """A checkpoint whose linears have one of the published forms."""
+    import torch
+    from safetensors.torch import save_file
+
+    form = FORMS[name]
+    rng = np.random.default_rng(1)
+    tensors: dict[str, torch.Tensor] = {}
+    for key, array in weights(QUANTIZED).items():
+        stem = key.removesuffix(".weight")
+        if stem.endswith("_proj"):
+            parts, _ = form.make(rng, *array.shape)
+            tensors |= {f"{stem}.{part}": value.contiguous() for part, value in parts.items()}
+        else:
+            tensors[key] = torch.from_numpy(array)
+    folder.mkdir(parents=True)
+    save_file(tensors, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps({**QUANTIZED, form.key: form.config}))
+
+
+def rank_file() -> bytes:
+    """All bytes and pairs of letters, as tiktoken writes them."""
+    tokens = [bytes([byte]) for byte in range(256)]
+    tokens += [(a + b).encode() for a in string.ascii_lowercase for b in string.ascii_lowercase]
+    return b"".join(base64.b64encode(token) + b" %d\n" % i for i, token in enumerate(tokens))
+
+
+def write_tokenizers(folder: Path) -> None:
+    """``bpe.model`` and ``unigram.model`` of SentencePiece, and a rank file."""
+    folder.mkdir()
+    plain = ("normalization_rule_name", "identity")
+    (folder / "bpe.model").write_bytes(trained("bpe", (plain, ("byte_fallback", True))))
+    (folder / "unigram.model").write_bytes(trained("unigram"))
+    (folder / "qwen.tiktoken").write_bytes(rank_file())
+
+
 def write_all(folder: Path) -> None:
-    """``model.gguf``, ``single/`` (one safetensors file) and ``sharded/`` (two and an index)."""
+    """``model.gguf``, ``single/`` (one safetensors file), ``sharded/`` (two and an index),
+    ``quantized/`` (a folder for each form) and ``tokenizers/``."""
     write_gguf(folder / "model.gguf")
+    write_tokenizers(folder / "tokenizers")
+    for name in QUANTIZED_FORMS:
+        write_quantized(folder / "quantized" / name, name)
     tensors = weights()
     for name in ("single", "sharded"):
         (folder / name).mkdir()

@@ -31,6 +31,9 @@ COUNTS = {
     "chat_template": 400,
     "model_gguf": 300,
     "model_config": 200,
+    "sentencepiece": 300,
+    "ranks": 200,
+    "quantized": 500,
 }
 TIMES = int(os.environ.get("CLIKA_FUZZ_COUNT", "1"))
 FIRST = int(os.environ.get("CLIKA_FUZZ_FIRST", "0"))

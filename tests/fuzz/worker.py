@@ -6,7 +6,9 @@ reads them, so a line that does not come (a crash, a hang) belongs to the next n
 
 from __future__ import annotations
 
+import base64
 import faulthandler
+import json
 import os
 import random
 import resource
@@ -155,6 +157,59 @@ def model_config(folder: Path, rng: random.Random) -> None:
     load(path.parent, True)
 
 
+def sentencepiece_model(folder: Path, rng: random.Random) -> None:
+    from clika_runtime.tokenizer import Tokenizer
+
+    path = folder / "tokenizers" / rng.choice(("bpe.model", "unigram.model"))
+    data = path.read_bytes()
+    path.write_bytes(damage_bytes(data, rng, len(data)))
+    use_tokenizer(Tokenizer.from_file(path))
+
+
+def rank_file(folder: Path, rng: random.Random) -> None:
+    from clika_runtime.tokenizer import Tokenizer
+
+    path = folder / "tokenizers" / "qwen.tiktoken"
+    data = path.read_bytes()
+    if rng.random() < 0.5:
+        path.write_bytes(damage_bytes(data, rng, len(data)))
+    else:  # other tokens at the same ranks
+        lines = data.splitlines(True)
+        for _ in range(rng.choice((1, 2, 20))):
+            token = rng.randbytes(rng.choice((0, 1, 2, 3, 40, 512, 513, 100_000)))
+            place = rng.randrange(256, len(lines))
+            lines[place] = base64.b64encode(token) + b" %d\n" % place
+        path.write_bytes(b"".join(lines))
+    use_tokenizer(Tokenizer.from_file(path))
+
+
+def quantized(folder: Path, rng: random.Random) -> None:
+    """Damage to the quantization's configuration, to the header, or to codes and scales."""
+    place = folder / "quantized"
+    place /= rng.choice(sorted(os.listdir(place)))
+    path = place / "model.safetensors"
+    data = path.read_bytes()
+    (size,) = struct.unpack_from("<Q", data)
+    header, values = data[8 : 8 + size], data[8 + size :]
+    kind = rng.random()
+    if kind < 0.45:
+        config = json.loads((place / "config.json").read_bytes())
+        (key,) = config.keys() & {"quantization_config", "compression_config"}
+        section = damage_text(json.dumps(config.pop(key)).encode(), rng)
+        if rng.random() < 0.2:  # in Model Optimizer's own file
+            (place / "hf_quant_config.json").write_bytes(b'{"quantization": %s}' % section)
+            (place / "config.json").write_text(json.dumps(config))
+        else:
+            text = json.dumps(config)[:-1].encode() + b', "%s": %s}' % (key.encode(), section)
+            (place / "config.json").write_bytes(text)
+    elif kind < 0.75:
+        header = damage_text(header, rng)
+    else:
+        values = damage_bytes(values, rng, len(values))
+    path.write_bytes(struct.pack("<Q", len(header)) + header + values)
+    load(place, True)
+
+
 TARGETS: dict[str, Callable[[Path, random.Random], None]] = {
     "gguf": gguf_reader,
     "safetensors": safetensors_reader,
@@ -164,6 +219,9 @@ TARGETS: dict[str, Callable[[Path, random.Random], None]] = {
     "chat_template": chat_template,
     "model_gguf": model_gguf,
     "model_config": model_config,
+    "sentencepiece": sentencepiece_model,
+    "ranks": rank_file,
+    "quantized": quantized,
 }
 
 
@@ -208,6 +266,9 @@ def warm_up(target: str, folder: Path) -> None:
     """Import and initialize what the target needs, with files that are whole."""
     if target.startswith("model"):
         load(folder / "model.gguf", True)
+    elif target == "quantized":
+        for name in os.listdir(folder / "quantized"):
+            load(folder / "quantized" / name, True)
     else:
         from clika_runtime.tokenizer import Tokenizer
 

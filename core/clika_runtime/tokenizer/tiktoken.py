@@ -24,6 +24,7 @@ from .streaming import byte_alphabet
 __all__ = ["PRESETS", "Preset", "build", "is_rank_file", "parse_ranks", "parse_tekken"]
 
 _MAX_TOKENS = 1 << 24
+_LONGEST = 512  # bytes of a token: every place to split it is looked at
 _LINE = re.compile(rb"[A-Za-z0-9+/]+={0,2} [0-9]{1,9}\r?(?:\n|$)")
 _LETTERS = {byte: letter for letter, byte in byte_alphabet().items()}
 
@@ -136,6 +137,12 @@ def build(
     absent = [byte for byte in range(256) if bytes([byte]) not in ranks]
     if absent:
         raise invalid(where, f"lacks {len(absent)} single bytes of 256, {absent[0]:#04x} first")
+    longest = max(ranks, key=len)
+    if len(longest) > _LONGEST:
+        raise invalid(
+            where,
+            f"the token of rank {ranks[longest]} has {len(longest)} bytes, the limit is {_LONGEST}",
+        )
     spelled = {token: token.decode("latin-1").translate(_LETTERS) for token in ranks}
     vocabulary = {spelled[token]: rank + offset for token, rank in ranks.items()}
     taken = set(vocabulary.values())

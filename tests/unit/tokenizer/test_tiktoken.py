@@ -174,6 +174,10 @@ WRONG = {
     "a token twice": (b"YQ== 0\nYQ== 1\n", "line 2 repeats a token or a rank"),
     "a rank twice": (b"YQ== 0\nYg== 0\n", "line 2 repeats a token or a rank"),
     "bytes missing": (b"YQ== 0\n", "lacks 255 single bytes of 256, 0x00 first"),
+    "a long token": (
+        lines({bytes([byte]): byte for byte in range(256)} | {b"a" * 513: 256}),
+        "the token of rank 256 has 513 bytes, the limit is 512",
+    ),
     "empty": (b"", "holds no ranks"),
 }
 
