@@ -70,8 +70,9 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from . import io, modelverse, nn, ops, testing, tokenizer
+    from . import graph, io, modelverse, nn, ops, testing, tokenizer
     from ._native._core import Stream, Tensor, empty_cache, memory_stats, synchronize
+    from .graph import TensorSpec, TracedGraph, trace
     from .io import (
         QTensor,
         load,
@@ -93,6 +94,8 @@ __all__ = [
     "Size",
     "Stream",
     "Tensor",
+    "TensorSpec",
+    "TracedGraph",
     "UnavailableError",
     "UnsupportedError",
     "__version__",
@@ -117,6 +120,7 @@ __all__ = [
     "float8_e8m0",
     "get_device_properties",
     "get_include",
+    "graph",
     "iinfo",
     "int16",
     "int2",
@@ -139,6 +143,7 @@ __all__ = [
     "synchronize",
     "testing",
     "tokenizer",
+    "trace",
     "uint1",
     "uint16",
     "uint2",
@@ -153,6 +158,7 @@ __all__ = [
 # Names that come from the native core whatever it publishes; other public names are looked up among
 # the operators, then among what the native core lists in its ``__all__``.
 _NATIVE = frozenset({"Stream", "Tensor", "empty_cache", "memory_stats", "synchronize"})
+_GRAPH = frozenset({"TensorSpec", "TracedGraph", "trace"})
 # Names of ``io``; its ``dequantize`` is the operator, and takes a ``QTensor`` too.
 _IO = frozenset(
     {
@@ -201,6 +207,8 @@ def __getattr__(name: str) -> Any:
 
 def _room_of(name: str) -> Any:
     """The module that publishes a lazy name, or None."""
+    if name in _GRAPH:
+        return _importlib.import_module("clika_runtime.graph")
     if name in _IO:
         return _importlib.import_module("clika_runtime.io")
     if name not in _NATIVE:

@@ -7,10 +7,12 @@ One extension module in parts, one part a concern; they share the C++ types decl
 
 include "native.pxi"
 cdef class Tensor
+cdef class Recording
 cdef class GraphRecorder
 cdef class SymInt
 cdef class Op
 cdef class _GraphScalar
+cdef class Tracer
 
 include "support.pxi"
 include "tensor.pxi"
@@ -18,11 +20,12 @@ include "exchange.pxi"
 include "indexing.pxi"
 include "dispatch.pxi"
 include "graph.pxi"
+include "tracer.pxi"
 include "runtime.pxi"
 
 __all__ = [
-    "GraphRecorder", "Op", "Parameter", "Plan", "Stream", "SymInt", "Tensor", "async_eval", "device_count",
-    "device_properties", "dispatch_counters", "empty_cache", "eval", "from_blob", "from_bytes", "from_dlpack",
-    "from_numpy", "memory_stats", "num_threads", "pack_weight", "register_backend", "synchronize", "synchronous",
-    "tensor",
+    "GraphRecorder", "Op", "Parameter", "Plan", "Port", "Stream", "SymInt", "Tensor", "Tracer", "active_tracer",
+    "async_eval", "device_count", "device_number", "device_of", "device_properties", "dispatch_counters",
+    "empty_cache", "eval", "from_blob", "from_bytes", "from_dlpack", "from_numpy", "memory_stats", "num_threads",
+    "pack_weight", "plain_op", "register_backend", "synchronize", "synchronous", "tensor", "tracing_scope",
 ]

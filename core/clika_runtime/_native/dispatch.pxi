@@ -28,6 +28,7 @@ cdef enum:
 cdef DispatchCounters* _counts = &counters()
 cdef dict _OPS = {}
 cdef dict _METHODS = {}
+cdef dict _PLAIN = {}
 
 
 cdef object get_op(str name):
@@ -37,6 +38,16 @@ cdef object get_op(str name):
         from .. import ops
 
         found = _OPS[name] = getattr(ops, name)
+    return found
+
+
+def plain_op(str name):
+    """The `Op` of a record, without what a ``front`` puts before it."""
+    found = _PLAIN.get(name)
+    if found is None:
+        from .. import ops
+
+        found = _PLAIN[name] = Op(ops.record(name))
     return found
 
 
@@ -338,7 +349,7 @@ cdef class Op:
                 else:
                     self._scalar(i, value, &frame.scalars[frame.n_scalars])
                 frame.n_scalars += 1
-        if traced:
+        if traced or _trace_scopes and _active_tracer() is not None:
             return _trace(self, [<object>slots[i] for i in range(self.n_args)])
         binding = self.cache.find(key.data, key.n)
         if binding is NULL:

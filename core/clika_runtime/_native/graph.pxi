@@ -12,7 +12,7 @@ cdef class SymInt:
     equal to a number).
     """
 
-    cdef object owner    # the GraphRecorder
+    cdef object owner    # the Recording
     cdef int64_t size
 
     def __init__(self, *args, **kwargs):
@@ -28,7 +28,7 @@ cdef class SymInt:
         return None
 
     cdef object _combine(self, int kind, object left, object right):
-        cdef GraphRecorder owner = <GraphRecorder>self.owner
+        cdef Recording owner = <Recording>self.owner
         cdef Sizes* sizes = &owner.graph.get().sizes
         cdef int64_t a, b
         a, b = left, right
@@ -135,7 +135,7 @@ cdef class SymInt:
     def bounds(self):
         """(lowest, highest) value."""
         cdef int64_t low, high
-        (<GraphRecorder>self.owner).graph.get().sizes.bounds(self.size, &low, &high)
+        (<Recording>self.owner).graph.get().sizes.bounds(self.size, &low, &high)
         return low, high
 
     def __bool__(self):
@@ -145,7 +145,7 @@ cdef class SymInt:
         raise invalid(f"the symbolic size {self} may be 0: its truth depends on its value")
 
     def __repr__(self):
-        return (<GraphRecorder>self.owner).graph.get().sizes.text(self.size).decode()
+        return (<Recording>self.owner).graph.get().sizes.text(self.size).decode()
 
 
 cdef int64_t _whole_size(str what, object value) except -1:
@@ -170,27 +170,17 @@ cdef class _GraphScalar:
         raise TypeError("make a scalar of a recording with GraphRecorder.scalar()")
 
 
-@cython.final
-cdef class GraphRecorder:
-    """Records operator calls on traced tensors into the native node store and compiles them to a `Plan`.
-
-    >>> g = GraphRecorder()
-    >>> n = g.symbol("n", 1, 64)
-    >>> x = g.input("x", (n, 4), float32)
-    >>> plan = g.compile({"y": x * 2.0})
-    >>> plan.run({"x": tensor([[1.0, 2.0, 3.0, 4.0]])})["y"].tolist()
-    [[2.0, 4.0, 6.0, 8.0]]
-    """
+cdef class Recording:
+    """What traced tensors and symbolic sizes belong to: their sizes, and what a call on them becomes."""
 
     cdef shared_ptr[Graph] graph
-    cdef list input_names
-    cdef list keep          # Python kernels that nodes borrow
     cdef object __weakref__
 
     def __cinit__(self):
         self.graph = make_shared[Graph]()
-        self.input_names = []
-        self.keep = []
+
+    cdef object _record(self, Op op, list values):
+        raise NotImplementedError
 
     cdef object _wrap(self, int64_t size):
         if size >= 0:
@@ -223,6 +213,50 @@ cdef class GraphRecorder:
             raise invalid(f"symbol: '{name}' was made with the bounds {known_low} and {known_high}, got {low} and "
                           f"{high}")
         return self._wrap(size)
+
+    def size(self, int64_t encoded):
+        """A size from its number in this recording."""
+        return self._wrap(encoded)
+
+    def encoded(self, size):
+        """The number of a size in this recording: itself, or below 0 for a symbolic one."""
+        return self._encode(size)
+
+
+@cython.final
+cdef class GraphRecorder(Recording):
+    """Records operator calls on traced tensors into the native node store and compiles them to a `Plan`.
+
+    >>> g = GraphRecorder()
+    >>> n = g.symbol("n", 1, 64)
+    >>> x = g.input("x", (n, 4), float32)
+    >>> plan = g.compile({"y": x * 2.0})
+    >>> plan.run({"x": tensor([[1.0, 2.0, 3.0, 4.0]])})["y"].tolist()
+    [[2.0, 4.0, 6.0, 8.0]]
+    """
+
+    cdef list input_names
+    cdef list keep          # Python kernels that nodes borrow
+
+    def __cinit__(self):
+        self.input_names = []
+        self.keep = []
+
+    def share_sizes(self, Recording other):
+        """Takes over the symbolic sizes of a recording: their numbers mean the same here."""
+        self.graph.get().sizes = other.graph.get().sizes
+
+    def apply(self, Op op, list values):
+        """Calls ``op`` on its arguments in the record's order: at once where no tensor is traced, else recorded."""
+        for value in values:
+            for item in (value if isinstance(value, (list, tuple)) else (value,)):
+                if (isinstance(item, Tensor) and (<Tensor>item).recorder is not None
+                        or isinstance(item, (SymInt, _GraphScalar))):
+                    return self._record(op, list(values))
+        given = {}
+        for arg, value in zip(op.args, values):
+            given[arg.name] = value
+        return op(**given)
 
     def input(self, str name, shape, dtype, device=None):
         """A traced tensor whose bytes arrive with each run under ``name``."""
@@ -557,11 +591,14 @@ cdef object _trace(Op op, list values):
     for value in values:
         for item in (value if isinstance(value, (list, tuple)) else (value,)):
             if isinstance(item, Tensor) and (<Tensor>item).recorder is not None:
-                return (<GraphRecorder>(<Tensor>item).recorder)._record(op, values)
+                return (<Recording>(<Tensor>item).recorder)._record(op, values)
             if isinstance(item, SymInt):
-                return (<GraphRecorder>(<SymInt>item).owner)._record(op, values)
+                return (<Recording>(<SymInt>item).owner)._record(op, values)
             if isinstance(item, _GraphScalar):
-                return (<GraphRecorder>(<_GraphScalar>item).owner)._record(op, values)
+                return (<Recording>(<_GraphScalar>item).owner)._record(op, values)
+    tracer = _active_tracer()
+    if tracer is not None:
+        return (<Recording>tracer)._record(op, values)
     raise _errors.InternalError(f"{op.name}: no recording found for a traced call")
 
 

@@ -151,6 +151,16 @@ cdef object device_object(int32_t device):
     return _DEVICE_OF_ID[device]
 
 
+def device_of(int32_t number):
+    """The device with a number that `device_number` gave."""
+    return device_object(number)
+
+
+def device_number(device):
+    """The number of a device in this process; None is the scope's."""
+    return device_id(device)
+
+
 def device_count(str kind):
     """How many devices of a kind there are; the backend is loaded on first need."""
     cdef Backend* backend = backend_by_id(ensure_backend(kind))

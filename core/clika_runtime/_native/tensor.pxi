@@ -12,7 +12,7 @@ cdef class Tensor:
     """
 
     cdef TensorRecord record
-    cdef object recorder     # of a traced tensor: its GraphRecorder
+    cdef object recorder     # of a traced tensor: its Recording
     cdef int8_t parameter    # 1: a Parameter
 
     def __cinit__(self):
@@ -35,14 +35,14 @@ cdef class Tensor:
         cdef int32_t i
         if self.recorder is None:
             return tuple([self.record.shape[i] for i in range(self.record.rank)])
-        return tuple([(<GraphRecorder>self.recorder)._wrap(self.record.shape[i])
+        return tuple([(<Recording>self.recorder)._wrap(self.record.shape[i])
                       for i in range(self.record.rank)])
 
     cdef tuple _steps(self):
         cdef int32_t i
         if self.recorder is None:
             return tuple([self.record.strides[i] for i in range(self.record.rank)])
-        return tuple([(<GraphRecorder>self.recorder)._wrap(self.record.strides[i])
+        return tuple([(<Recording>self.recorder)._wrap(self.record.strides[i])
                       for i in range(self.record.rank)])
 
     @property
@@ -171,6 +171,10 @@ cdef class Tensor:
         if self.record.storage is NULL:
             raise _errors.ClikaRTError(
                 f"{operation}: the tensor is on device meta: it has a shape and a dtype, no value",
+                "FAILED_PRECONDITION")
+        if _trace_scopes and _written_in_scope(self):
+            raise _errors.ClikaRTError(
+                f"{operation}: the recording under way has written to the tensor; what it holds is older",
                 "FAILED_PRECONDITION")
         if settled(self.record):
             error = self.record.storage.poison()

@@ -1,0 +1,244 @@
+# Recording operators as they are written, into the store of a ModelGraph: no kernel is chosen.
+
+
+class Port(int):
+    """In the arguments of a node: the tensor on this input port."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return f"Port({int(self)})"
+
+
+cdef int _trace_scopes = 0              # entered `tracing_scope`s of all threads: a cheap "nobody traces"
+cdef object _trace_scope = threading.local()
+
+
+@cython.final
+cdef class tracing_scope:
+    """Inside the scope every operator that this thread calls is recorded by ``tracer``, also one that no traced tensor
+    enters; with None, every one runs at once."""
+
+    cdef object tracer
+    cdef object before
+
+    def __init__(self, tracer):
+        self.tracer = tracer
+
+    def __enter__(self):
+        global _trace_scopes
+        self.before = getattr(_trace_scope, "tracer", None)
+        _trace_scope.tracer = self.tracer
+        _trace_scopes += 1
+        return self.tracer
+
+    def __exit__(self, *failure):
+        global _trace_scopes
+        _trace_scopes -= 1
+        _trace_scope.tracer = self.before
+
+
+cdef object _active_tracer():
+    """The tracer of this thread's innermost scope, or None."""
+    return getattr(_trace_scope, "tracer", None)
+
+
+def active_tracer():
+    """The tracer of this thread's innermost `tracing_scope`, or None."""
+    return _active_tracer() if _trace_scopes else None
+
+
+cdef bint _written_in_scope(Tensor t):
+    """Whether the bytes of a tensor were written in this thread's recording, so that what it holds is older."""
+    tracer = _active_tracer()
+    if tracer is None or not isinstance(tracer, Tracer):
+        return False
+    first = (<Tracer>tracer).storages.get(<size_t>t.record.storage, -1)
+    return first in (<Tracer>tracer).latest
+
+
+@cython.final
+cdef class Tracer(Recording):
+    """Records every operator called on its traced tensors as a node of ``store``, a `ModelGraph`.
+
+    The graph is functional. A write makes a new version of its value, and what shares the bytes and is used after it
+    becomes a node ``after``: the same place, read after the write. So no order of the nodes can move a read past a
+    write.
+    """
+
+    cdef object store      # the ModelGraph; it owns this tracer
+    cdef dict strides      # value -> encoded strides, where they are not compact
+    cdef dict constants    # what a constant shows -> value
+    cdef dict storages     # storage -> the first constant over it
+    cdef dict latest       # root value -> the value that the last write to its bytes made
+    cdef dict stamp        # value -> `latest` of its root when it was made
+    cdef dict refreshed    # (value, latest) -> the value of `after`
+
+    def __init__(self, store):
+        self.store = weakref.ref(store)
+        self.strides = {}
+        self.constants = {}
+        self.storages = {}
+        self.latest = {}
+        self.stamp = {}
+        self.refreshed = {}
+
+    # ---------------------------------------------------- values
+    cdef Tensor _tensor(self, int32_t id):
+        cdef Tensor result = Tensor.__new__(Tensor)
+        cdef int32_t d
+        cdef int64_t step = 1
+        held = self.store()._constants.get(id)
+        if held is not None:
+            result.record = (<Tensor>held).record
+            result.record.storage = NULL
+            result.record.offset = 0
+            result.record.value = id
+            result.recorder = self
+            return result
+        dtype, scheme, device, shape, _, _ = self.store().meta(id)
+        result.record.dtype = dtype
+        result.record.scheme = scheme
+        result.record.device = device
+        result.record.rank = <int32_t>len(shape)
+        for d in range(result.record.rank):
+            result.record.shape[d] = shape[d]
+        steps = self.strides.get(id)
+        for d in range(result.record.rank - 1, -1, -1):
+            if steps is None:
+                result.record.strides[d] = step
+                step = self.graph.get().sizes.multiply(step, result.record.shape[d])
+            else:
+                result.record.strides[d] = steps[d]
+        result.record.value = id
+        result.recorder = self
+        return result
+
+    def tensor(self, int32_t value):
+        """The traced tensor of a value of the graph."""
+        return self._tensor(value)
+
+    def value(self, Tensor t):
+        """The value of a tensor: a traced one's newest version, a concrete one as a constant."""
+        return self._newest(t)
+
+    def captured(self, Tensor t):
+        """The value of a tensor as it is, without a look for later writes."""
+        return self._captured(t)
+
+    def written_roots(self):
+        """(root value, value of its last write) of everything that was written."""
+        return list(self.latest.items())
+
+    cdef int32_t _root(self, int32_t value) except -1:
+        store = self.store()
+        alias = store.meta(value)[4]
+        while alias >= 0:
+            value = alias
+            alias = store.meta(value)[4]
+        return value
+
+    cdef int32_t _captured(self, Tensor t) except -1:
+        """The value of a tensor as it is."""
+        if t.recorder is not None:
+            if t.recorder is not self:
+                raise invalid("a traced tensor of another recording cannot be used here")
+            return t.record.value
+        if t.record.storage is NULL:
+            raise invalid("a tensor on device meta cannot be captured: it has no bytes")
+        storage = <size_t>t.record.storage
+        key = (storage, t.record.offset, t.record.dtype, t.record.scheme, t._sizes(), t._steps())
+        found = self.constants.get(key)
+        if found is None:
+            first = self.storages.get(storage, -1)
+            found = self.store()._add_constant(t, first)
+            self.constants[key] = found
+            self.storages.setdefault(storage, found)
+            steps = t._steps()
+            if not t.record.contiguous():
+                self.strides[found] = steps
+            self.stamp[found] = self.storages[storage] if first < 0 else first
+        return found
+
+    cdef int32_t _newest(self, Tensor t) except -1:
+        cdef int32_t id = self._captured(t)
+        if not self.latest:
+            return id
+        cdef int32_t root = self._root(id)
+        last = self.latest.get(root)
+        if last is None or self.stamp.get(id, root) == last:
+            return id
+        # The same place: the version itself.
+        store = self.store()
+        at = last
+        while store.meta(at)[5]:
+            at = store.meta(at)[4]
+            if at == id:
+                return last
+        found = self.refreshed.get((id, last))
+        if found is None:
+            dtype, scheme, device, shape, _, _ = store.meta(id)
+            (found,) = store._add_operator("after", [Port(0), Port(1)], [id, last],
+                                           [(dtype, scheme, device, shape, id, False)])
+            if id in self.strides:
+                self.strides[found] = self.strides[id]
+            self.stamp[found] = last
+            self.refreshed[(id, last)] = found
+        return found
+
+    # ---------------------------------------------------- calls
+    cdef object _record(self, Op op, list values):
+        record = op.record
+        call = []
+        inputs = []
+        for i in range(op.n_args):
+            value = values[i]
+            if op.kinds[i] != _TENSOR or value is None or not isinstance(value, (Tensor, list, tuple)):
+                call.append(value)
+                continue
+            items = (value,) if isinstance(value, Tensor) else value
+            ports = []
+            tensors = []
+            for item in items:
+                ports.append(Port(len(inputs)))
+                inputs.append(self._newest(<Tensor>item))
+                tensors.append(self._tensor(inputs[-1]))
+            call.append(ports[0] if isinstance(value, Tensor) else ports)
+            values[i] = tensors[0] if isinstance(value, Tensor) else tensors
+        metas, tensors = op._metas(values)
+        cdef int32_t device = op._device(metas, tensors)
+        with tracing_scope(None):  # a rule may work with tensors of its own
+            results = record.infer(*metas)
+        single = not isinstance(results, (tuple, list))
+        outputs = (results,) if single else tuple(results)
+        op._check_sizes(outputs, "a recording has no values")
+        views = bool(outputs) and all(isinstance(result, View) for result in outputs)
+        made = []
+        sources = [i for i in range(op.n_args) if op.kinds[i] == _TENSOR and values[i] is not None]
+        for index, result in enumerate(outputs):
+            _check_view(result.shape, op.name)
+            shape = tuple([self._encode(size) for size in result.shape])
+            if views:
+                source = values[sources[result.source]]
+                made.append(((<Tensor>source).record.dtype, (<Tensor>source).record.scheme, device, shape,
+                             (<Tensor>source).record.value, False))
+            elif record.mutates is not None and index == 0:
+                made.append((result.dtype.code, 0, device, shape, inputs[record.mutates], True))
+            else:
+                made.append((result.dtype.code, 0, device, shape, -1, False))
+        ids = self.store()._add_operator(op.name, call, inputs, made)
+        for index, (id, result) in enumerate(zip(ids, outputs)):
+            if views:
+                source = values[sources[result.source]]
+                self.strides[id] = tuple([self._encode(step) for step in result.strides])
+                root = self._root(id)
+                self.stamp[id] = self.latest.get(root, root)
+            elif record.mutates is not None and index == 0:
+                target = inputs[record.mutates]
+                if target in self.strides:
+                    self.strides[id] = self.strides[target]
+                root = self._root(target)
+                self.latest[root] = id
+                self.stamp[id] = id
+        tensors = [self._tensor(id) for id in ids]
+        return tensors[0] if single else tuple(tensors)

@@ -1,0 +1,206 @@
+"""`trace`: a function or module run once over stand-ins, as a `ModelGraph`."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from .. import pytree
+from .._native._core import Tensor, tracing_scope
+from ..errors import InvalidArgumentError
+from .model_graph import ModelGraph
+from .spec import TensorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+class TracedGraph:
+    """What `trace` gives: the graph, and how its inputs and outputs stand in the function's own
+    arguments and results. ``graph`` is the `ModelGraph`; what a graph has can be asked here too."""
+
+    def __init__(self, graph: ModelGraph, inputs: Any, outputs: Any) -> None:
+        self.graph = graph
+        self.input_structure = inputs  # of the arguments, as a TreeSpec
+        self.output_structure = outputs  # of what the function returned
+
+    def optimize(self, *args: Any, **options: Any) -> Any:
+        """`ModelGraph.optimize`."""
+        return self.graph.optimize(*args, **options)
+
+    def finalize(self) -> None:
+        """`ModelGraph.finalize`."""
+        self.graph.finalize()
+
+    def run(self, inputs: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
+        """`ModelGraph.run`."""
+        return self.graph.run(inputs)
+
+    def __call__(self, *args: Any) -> Any:
+        """Runs the finalized graph over arguments such as the function took, and gives a result
+        such as it gave."""
+        leaves = [leaf for leaf in pytree.tree_leaves(list(args)) if isinstance(leaf, Tensor)]
+        results = self.graph.run(leaves)
+        return pytree.tree_unflatten(self.output_structure, results[: self._returned])
+
+    @property
+    def _returned(self) -> int:
+        count: int = self.output_structure.num_leaves
+        return count
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.graph, name)
+
+    def __repr__(self) -> str:
+        return repr(self.graph)
+
+
+def trace(
+    fn: Callable[..., Any],
+    signature: Sequence[TensorSpec] | None = None,
+    *,
+    example_inputs: Any = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    graph_name: str | None = None,
+    dynamic_axes: Mapping[str, Any] | None = None,
+) -> TracedGraph:
+    """Runs ``fn`` once over stand-ins without values and gives the graph of its operators.
+
+    ``signature`` names the inputs of a function that takes one list. ``example_inputs`` stands in
+    for it: a list is the one argument, a tuple is spread over the arguments, and both may hold
+    lists, dicts and further containers of tensors; leaves that are no tensors are passed as they
+    are. ``dynamic_axes`` maps an input's name to the axes whose size may change (a list, or a
+    dict from axis to the name of the size).
+
+    A tensor that ``fn`` finds around it becomes a constant of the graph. Where ``fn`` writes to one
+    in place, its new value is a further output ``state_out_0``, ..., and every run rewrites it.
+
+    Raises `ClikaRTError` where ``fn`` reads a value.
+
+    >>> import clika_runtime as crt
+    >>> crt.trace(lambda x: x * 2.0, example_inputs=(crt.ones(3),), input_names=["x"]).input_names()
+    ['x']
+    """
+    if (signature is None) == (example_inputs is None):
+        raise TypeError("trace: give the signature or example_inputs, and not both")
+    graph = ModelGraph(graph_name or str(getattr(fn, "__name__", type(fn).__name__)))
+    tracer = graph._tracer
+    if signature is not None:
+        specs = list(signature)
+        for spec in specs:
+            if not isinstance(spec, TensorSpec):
+                raise TypeError(f"trace: the signature holds TensorSpecs, got {spec!r}")
+        if input_names is not None:
+            specs = [
+                TensorSpec(name, spec.dtype, spec.dims, spec.optional, dim_names=spec.dim_names)
+                for name, spec in zip(_names(input_names, len(specs)), specs, strict=True)
+            ]
+        _unique("input", [spec.name for spec in specs])
+        traced = [tracer.tensor(graph._add_input(spec)) for spec in specs]
+        arguments: tuple[Any, ...] = (traced,)
+        structure = pytree.tree_structure(list(arguments))
+    else:
+        arguments, structure = _stand_ins(
+            graph, fn, example_inputs, input_names, dynamic_axes or {}
+        )
+    with tracing_scope(tracer):
+        found = fn(*arguments)
+    leaves, returned = pytree.tree_flatten(found)
+    values = []
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
+            raise InvalidArgumentError(
+                f"trace: the function must return tensors, got {type(leaf).__name__}"
+            )
+        values.append(tracer.value(leaf))
+    names = (
+        _names(output_names, len(values))
+        if output_names is not None
+        else [f"output_{i}" for i in range(len(values))]
+    )
+    _unique("output", names)
+    outputs = list(zip(names, values, strict=True))
+    for root, last in tracer.written_roots():
+        if root not in graph._constants:
+            continue
+        name = f"state_out_{len(graph._states)}"
+        value = tracer.value(graph._constants[root])
+        del last
+        outputs.append((name, value))
+        graph._states[value] = root
+    graph.set_output_list(outputs)
+    return TracedGraph(graph, structure, returned)
+
+
+def _names(given: Sequence[str], count: int) -> list[str]:
+    names = list(given)
+    if len(names) != count:
+        raise InvalidArgumentError(f"trace: {len(names)} names for {count} tensors")
+    return names
+
+
+def _unique(what: str, names: Sequence[str]) -> None:
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"trace: an {what} name must be a non-empty string, got {name!r}")
+        if list(names).count(name) > 1:
+            raise InvalidArgumentError(f"trace: two {what}s have the name '{name}'")
+
+
+def _stand_ins(
+    graph: ModelGraph,
+    fn: Any,
+    example: Any,
+    input_names: Sequence[str] | None,
+    dynamic_axes: Mapping[str, Any],
+) -> tuple[tuple[Any, ...], Any]:
+    """The arguments of ``fn`` with traced tensors in the place of the tensors."""
+    spread = example if isinstance(example, tuple) else (example,)
+    pairs, structure = pytree.tree_flatten_with_path(list(spread))
+    tensors = [(path, leaf) for path, leaf in pairs if isinstance(leaf, Tensor)]
+    names = (
+        _names(input_names, len(tensors))
+        if input_names is not None
+        else _default_names(fn, [path for path, _ in tensors])
+    )
+    _unique("input", names)
+    leaves = []
+    waiting = iter(names)
+    for _, leaf in pairs:
+        if isinstance(leaf, Tensor):
+            name = next(waiting)
+            spec = _spec_of(name, leaf, dynamic_axes.get(name, ()))
+            leaf = graph._tracer.tensor(graph._add_input(spec, leaf.device))
+        leaves.append(leaf)
+    return tuple(pytree.tree_unflatten(structure, leaves)), structure
+
+
+def _spec_of(name: str, tensor: Tensor, axes: Any) -> TensorSpec:
+    """The spec of an example, with ``axes`` dynamic."""
+    labels = dict(axes) if isinstance(axes, dict) else dict.fromkeys(axes)
+    labels = {axis % len(tensor.shape): label for axis, label in labels.items()}
+    return TensorSpec(
+        name,
+        tensor.dtype,
+        [-1 if axis in labels else size for axis, size in enumerate(tensor.shape)],
+        dim_names=[labels.get(axis) for axis in range(len(tensor.shape))],
+    )
+
+
+def _default_names(fn: Any, paths: list[Any]) -> list[str]:
+    """A tensor is called by the argument it stands in, else by its place there."""
+    try:
+        parameters = list(inspect.signature(fn).parameters)
+    except (TypeError, ValueError):
+        parameters = []
+    names = []
+    for path in paths:
+        first, *rest = path
+        at = int(first.key) if hasattr(first, "key") else int(first.idx)
+        name = parameters[at] if at < len(parameters) else f"input_{at}"
+        words = [str(getattr(entry, "key", getattr(entry, "name", entry))) for entry in rest]
+        names.append("_".join([name, *words]) if words else name)
+    return names
