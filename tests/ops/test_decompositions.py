@@ -16,6 +16,7 @@ from tests.ops.support import check_backend, check_oracle
 ORACLES: dict[str, Any] = {
     "cholesky": lambda torch, x, upper: torch.linalg.cholesky(x, upper=upper),
     "lu_factor": lambda torch, x: tuple(torch.linalg.lu_factor(x)),
+    "lu_factor_ex": lambda torch, x: tuple(torch.linalg.lu_factor_ex(x)),
     "det": lambda torch, x: torch.linalg.det(x),
     "slogdet": lambda torch, x: tuple(torch.linalg.slogdet(x)),
     "inv": lambda torch, x: torch.linalg.inv(x),
@@ -25,6 +26,26 @@ ORACLES: dict[str, Any] = {
     ),
     "qr": lambda torch, x, mode: tuple(torch.linalg.qr(x, mode)),
 }
+#: What is left in the place of a matrix that has no result is LAPACK's affair; here it is NaN.
+GOOD: dict[str, Any] = {
+    "cholesky_ex": lambda torch, x, upper: tuple(torch.linalg.cholesky_ex(x, upper=upper)),
+    "inv_ex": lambda torch, x: tuple(torch.linalg.inv_ex(x)),
+    "solve_ex": lambda torch, a, b: tuple(torch.linalg.solve_ex(a, b)),
+}
+
+
+def without_bad(name: str) -> Any:
+    """torch's results, NaN where its info is not 0."""
+
+    def oracle(torch: Any, *args: Any) -> Any:
+        result, info = GOOD[name](torch, *args)
+        bad = (info != 0).reshape(*info.shape, *[1] * (result.ndim - info.ndim))
+        return torch.where(bad, float("nan"), result), info
+
+    return oracle
+
+
+ORACLES.update({name: without_bad(name) for name in GOOD})
 CASES = [case for name in (*ORACLES, "eigh", "svd") for case in cases(name)]
 
 

@@ -43,3 +43,25 @@ def test_cosine_and_distance(torch: Any) -> None:
         got = ops.pairwise_distance(x, y, p, keepdim=True)
         want = functional.pairwise_distance(a, b, p, keepdim=True)
         np.testing.assert_allclose(got.numpy(), want.numpy(), **CLOSE)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.5, 1.0, 2.0, 3.0, float("inf")])
+def test_distances_of_all_pairs(torch: Any, p: float) -> None:
+    for first, second in (
+        ((4, 6), (5, 6)),
+        ((2, 4, 3), (1, 5, 3)),
+        ((4, 0), (5, 0)),
+        ((0, 2), (3, 2)),
+    ):
+        (a, x), (b, y) = pair(torch, *first), pair(torch, *second)
+        want = torch.cdist(a.double(), b.double(), p)
+        got = ops.cdist(x, y, p)
+        # p 0.5 squares a sum of roots.
+        np.testing.assert_allclose(got.numpy(), want.float().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_distances_of_all_pairs_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="cdist: x1 and x2 must be"):
+        ops.cdist(crt.ones(2, 3), crt.ones(2, 4))
+    with pytest.raises(InvalidArgumentError, match="p must be a number of at least 0"):
+        ops.cdist(crt.ones(2, 3), crt.ones(2, 3), -1.0)

@@ -44,6 +44,10 @@ def test_the_table_of_support_is_current(generator: Any) -> None:
     assert generator.SUPPORT.read_text() == generator.support(), "run scripts/generate_reference.py"
 
 
+def test_the_table_of_onnx_is_current(generator: Any) -> None:
+    assert generator.ONNX.read_text() == generator.onnx(), "run scripts/generate_reference.py"
+
+
 def test_the_stub_is_current(generator: Any) -> None:
     assert generator.STUB.read_text() == generator.stub(), "run scripts/generate_reference.py"
 

@@ -85,7 +85,10 @@ _GROUPS = {
     "creation": "eye linspace logspace tril_indices triu_indices",
     "advanced_indexing": "index index_put_",
     "fourier": "fft ifft rfft irfft",
-    "decompositions": ("cholesky lu_factor det slogdet inv solve solve_triangular qr eigh svd"),
+    "decompositions": (
+        "cholesky cholesky_ex lu_factor lu_factor_ex det slogdet inv inv_ex solve solve_ex "
+        "solve_triangular qr eigh svd"
+    ),
 }
 # Module -> Python functions over operators: they have no record and no node of their own.
 _FUNCTIONS = {
@@ -122,7 +125,7 @@ _FUNCTIONS = {
         "positive real conj angle rsub clamp_min clamp_max equal allclose rrelu softmin"
     ),
     "inplace": "add_ sub_ mul_ div_ relu_ clamp_",
-    "distances": "l2_normalize cosine_similarity pairwise_distance",
+    "distances": "l2_normalize cosine_similarity pairwise_distance cdist",
     "losses": (
         "mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy "
         "binary_cross_entropy_with_logits kl_div poisson_nll_loss soft_margin_loss "
@@ -136,8 +139,8 @@ _FUNCTIONS = {
     ),
     "einsum": "einsum",
     "matrices": (
-        "lu lu_solve logdet eigvalsh svdvals pinv matrix_rank matrix_norm cholesky_solve "
-        "cholesky_inverse"
+        "lu lu_unpack lu_solve logdet eig eigvals eigvalsh svdvals pinv matrix_rank matrix_norm "
+        "linalg_norm cond lstsq cholesky_solve cholesky_inverse tensorinv tensorsolve matrix_exp"
     ),
     "transforms": (
         "fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn hfft ihfft hfft2 ihfft2 hfftn ihfftn "
@@ -148,6 +151,7 @@ _FUNCTIONS = {
         "gaussian_window exponential_window nuttall_window general_cosine_window "
         "general_hamming_window"
     ),
+    "spectra": "stft istft mel_weight_matrix",
     "_seed": "manual_seed",
 }
 # Modules whose functions are not methods of Tensor.
@@ -167,6 +171,7 @@ _NO_METHODS = frozenset(
         "einsum",
         "transforms",
         "windows",
+        "spectra",
     }
 )
 # Further names of operators and functions, as PyTorch has them.
@@ -217,10 +222,10 @@ _ALIASES = {
     "pinverse": "pinv",
 }
 _SINGLE = (
-    "where clamp cast copy copy_ reshape permute transpose squeeze unsqueeze expand narrow select "
-    "flatten cat stack index_select gather sort topk argmax argmin softmax log_softmax matmul full "
-    "arange rand randn zeros ones linear embedding dequantize rms_norm add_rms_norm layer_norm "
-    "rotary kv_append paged_attention sample embedding_bag bilinear "
+    "where clamp cast bitcast copy copy_ reshape permute transpose squeeze unsqueeze expand narrow "
+    "select flatten cat stack index_select gather sort topk argmax argmin softmax log_softmax "
+    "matmul full arange rand randn zeros ones linear embedding dequantize rms_norm add_rms_norm "
+    "layer_norm rotary kv_append paged_attention sample embedding_bag bilinear "
     "scaled_dot_product_attention"
 )
 _HOME = {name: name for name in _SINGLE.split()}

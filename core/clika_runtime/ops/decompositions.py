@@ -57,6 +57,21 @@ op(
 )
 
 
+op(
+    "cholesky_ex",
+    doc="""
+    The factor of `cholesky`, without an error: with int32 info for each matrix.
+
+    info is 0, or the order of the first leading minor that is not positive: that matrix's factor is
+    NaN.
+    """,
+    args=[tensor("input", WIDE), static("upper", "bool", False, keyword_only=True)],
+    infer=lambda input, upper: (_cholesky(input, upper), Meta(input.shape[:-2], dtypes.int32)),
+    outputs=2,
+    source=_GOLUB + "4.2",
+)
+
+
 def _lu_factor(input: Meta) -> tuple[Meta, Meta]:
     batch, m, n = _matrices("lu_factor", "input", input)
     return Meta(input.shape, input.dtype), Meta((*batch, _least(m, n)), dtypes.int32)
@@ -73,6 +88,20 @@ op(
     args=[tensor("input", WIDE)],
     infer=_lu_factor,
     outputs=2,
+    source=_GOLUB + "3.4",
+)
+
+
+op(
+    "lu_factor_ex",
+    doc="""
+    The factors and pivots of `lu_factor`, with int32 info for each matrix.
+
+    info is 0, or the place of the first 0 on U's diagonal.
+    """,
+    args=[tensor("input", WIDE)],
+    infer=lambda input: (*_lu_factor(input), Meta(input.shape[:-2], dtypes.int32)),
+    outputs=3,
     source=_GOLUB + "3.4",
 )
 
@@ -125,6 +154,20 @@ op(
 )
 
 
+op(
+    "inv_ex",
+    doc="""
+    The inverse of `inv`, without an error: with int32 info for each matrix.
+
+    info is 0, or the place of the first pivot that is 0: that matrix's inverse is NaN.
+    """,
+    args=[tensor("input", WIDE)],
+    infer=lambda input: (_inv(input), Meta(input.shape[:-2], dtypes.int32)),
+    outputs=2,
+    source=_GOLUB + "3.4",
+)
+
+
 def _pair(name: str, A: Meta, B: Meta) -> Meta:
     batch, n = _square(name, "A", A)
     other, rows, _ = _matrices(name, "B", B)
@@ -143,17 +186,17 @@ def _one_batch(name: str, A: Any, B: Any) -> tuple[Any, Any]:
     return tuple(ops.expand(x, (*batch, *x.shape[-2:])) for x in (A, B))
 
 
-def _solve_front(call: Callable[..., Any]) -> Callable[..., Any]:
+def _solve_front(call: Callable[..., Any], name: str = "solve") -> Callable[..., Any]:
     @of_tensors
     def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
         vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and tuple(B.shape) == tuple(A.shape[:-1]))
         b: Any = ops.unsqueeze(B, -1) if vector else B
         if vector and not left:
-            fail("solve", f"with left False, B must be matrices, got {text(B.shape)}")
+            fail(name, f"with left False, B must be matrices, got {text(B.shape)}")
         if left:
-            result = call(*_one_batch("solve", A, b))
+            result = call(*_one_batch(name, A, b))
             return ops.squeeze(result, -1) if vector else result
-        turned = call(*_one_batch("solve", A.mT, b.mT))
+        turned = call(*_one_batch(name, A.mT, b.mT))
         return ops.transpose(turned, -2, -1)
 
     return solve
@@ -170,6 +213,37 @@ op(
     args=[tensor("A", WIDE, aliases=("input",)), tensor("B", WIDE, aliases=("other",))],
     infer=lambda A, B: _pair("solve", A, B),
     front=_solve_front,
+    method=False,
+    source=_GOLUB + "3.4",
+)
+
+
+def _solve_ex_front(call: Callable[..., Any]) -> Callable[..., Any]:
+    @of_tensors
+    def solve_ex(A: Tensor, B: Tensor, *, left: bool = True) -> tuple[Tensor, Tensor]:
+        found: list[Any] = []
+
+        def solved(A: Any, B: Any) -> Any:
+            result, info = call(A, B)
+            found.append(info)
+            return result
+
+        return _solve_front(solved, "solve_ex")(A, B, left=left), found[0]
+
+    return solve_ex
+
+
+op(
+    "solve_ex",
+    doc="""
+    The X of `solve`, without an error: with int32 info for each matrix.
+
+    info is 0, or the place of the first pivot that is 0: that matrix's X is NaN.
+    """,
+    args=[tensor("A", WIDE, aliases=("input",)), tensor("B", WIDE, aliases=("other",))],
+    infer=lambda A, B: (_pair("solve_ex", A, B), Meta(A.shape[:-2], dtypes.int32)),
+    front=_solve_ex_front,
+    outputs=2,
     method=False,
     source=_GOLUB + "3.4",
 )

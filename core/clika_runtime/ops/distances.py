@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes, ops
 from ._functions import of_tensors
 from ._promotion import result_type, to_float
+from ._shapes import fail, known, same, text
 from .record import Meta
 
 if TYPE_CHECKING:
@@ -54,3 +55,28 @@ def pairwise_distance(
     """The p-norm of x1 - x2 + eps along the last dim; the shapes broadcast."""
     a, b, dtype = _common(x1, x2)
     return ops.cast(ops.vector_norm(ops.add(ops.sub(a, b), eps), p, -1, keepdim), dtype)
+
+
+@of_tensors
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
+    """The p-norm of x1[.., i, :] - x2[.., j, :] for all rows i and j: [..., P, R].
+
+    x1 is [..., P, M] and x2 [..., R, M]; batches broadcast. p is at least 0: 0 counts the entries
+    that differ, infinity gives the largest difference. Differences are taken before they are
+    squared, whatever `compute_mode` says, so that near points keep their distance.
+
+    Example: ``ops.cdist(crt.tensor([[0.0, 0.0]]), crt.tensor([[3.0, 4.0]]))`` is ``[[5]]``.
+    """
+    if x1.ndim < 2 or x2.ndim < 2 or not same(x1.shape[-1], x2.shape[-1]):
+        fail(
+            "cdist",
+            f"x1 and x2 must be [..., P, M] and [..., R, M], got {text(x1.shape)} and "
+            f"{text(x2.shape)}",
+        )
+    if isinstance(p, bool) or not isinstance(p, (int, float)) or not p >= 0:
+        fail("cdist", f"p must be a number of at least 0, got {p!r}")
+    a, b, dtype = _common(x1, x2)
+    apart = ops.sub(ops.unsqueeze(a, -2), ops.unsqueeze(b, -3))
+    if known(x1.shape[-1], 0):
+        return ops.zeros(*apart.shape[:-1], dtype=dtype, device=x1.device)
+    return ops.cast(ops.vector_norm(apart, p, -1), dtype)

@@ -41,8 +41,8 @@ def _infer(input: Meta, weight: Meta, bias: Meta | None, mode: str) -> Meta:
 
 
 def _compose(input: Any, weight: Any, bias: Any, mode: str) -> Any:
-    whole = input.dtype.name in INTS
-    dense = weight if whole else ops.dequantize(weight, input.dtype)
+    dense = ops.dequantize if weight.scheme else ops.cast
+    dense = dense(weight, input.dtype)
     if len(input.shape) > 1:
         result = ops.matmul(input, ops.transpose(dense, 0, 1))
     else:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from .. import dtypes, ops
+from ..errors import UnsupportedError
 from ._functions import of_tensors
 from ._shapes import dim as front
 from ._shapes import fail, text
@@ -16,14 +17,23 @@ if TYPE_CHECKING:
 __all__ = [
     "cholesky_inverse",
     "cholesky_solve",
+    "cond",
+    "eig",
+    "eigvals",
     "eigvalsh",
+    "linalg_norm",
     "logdet",
+    "lstsq",
     "lu",
     "lu_solve",
+    "lu_unpack",
+    "matrix_exp",
     "matrix_norm",
     "matrix_rank",
     "pinv",
     "svdvals",
+    "tensorinv",
+    "tensorsolve",
 ]
 
 
@@ -35,6 +45,26 @@ def _rows(name: str, x: Any) -> tuple[int, int]:
 
 def _unit(n: int, like: Any) -> Any:
     return ops.eye(n, dtype=like.dtype, device=like.device)
+
+
+def _complex(name: str) -> NoReturn:
+    raise UnsupportedError(
+        f"{name}: eigenvalues of a matrix that is not symmetric are complex, and there is no "
+        "complex dtype; eigh and eigvalsh take symmetric matrices",
+        "NOT_IMPLEMENTED_FOR_DTYPE",
+    )
+
+
+@of_tensors
+def eig(input: Tensor) -> Any:
+    """Refused by name: eigenvalues of general matrices are complex. See `eigh`."""
+    _complex("eig")
+
+
+@of_tensors
+def eigvals(input: Tensor) -> Any:
+    """Refused by name: eigenvalues of general matrices are complex. See `eigvalsh`."""
+    _complex("eigvals")
 
 
 @of_tensors
@@ -83,13 +113,25 @@ def _permutation(pivots: Any, rows: int) -> Any:
 @of_tensors
 def lu(input: Tensor) -> Any:
     """P, L and U with P @ L @ U = input: a permutation and the factors of `lu_factor`."""
-    m, n = _rows("lu", input)
-    packed, pivots = ops.lu_factor(input)
+    return lu_unpack(*ops.lu_factor(input))
+
+
+@of_tensors
+def lu_unpack(
+    LU: Tensor, pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
+) -> Any:
+    """P, L and U from what `lu_factor` gives; what is not asked for is an empty tensor."""
+    m, n = _rows("lu_unpack", LU)
     k = min(m, n)
-    lower = ops.tril(ops.narrow(packed, -1, 0, k), -1)
-    unit = ops.narrow(_unit(max(m, k), input), -1, 0, k)
-    upper = ops.triu(ops.narrow(packed, -2, 0, k))
-    return ops.cast(_permutation(pivots, m), input.dtype), ops.add(lower, unit), upper
+    if tuple(pivots.shape) != (*LU.shape[:-2], k):
+        fail("lu_unpack", f"LU {text(LU.shape)} and pivots {text(pivots.shape)} do not fit")
+    empty = ops.zeros(0, dtype=LU.dtype, device=LU.device)
+    swap = ops.cast(_permutation(pivots, m), LU.dtype) if unpack_pivots else empty
+    if not unpack_data:
+        return swap, empty, empty
+    lower = ops.tril(ops.narrow(LU, -1, 0, k), -1)
+    unit = ops.narrow(_unit(max(m, k), LU), -1, 0, k)
+    return swap, ops.add(lower, unit), ops.triu(ops.narrow(LU, -2, 0, k))
 
 
 @of_tensors
@@ -190,6 +232,11 @@ def pinv(
     return ops.matmul(ops.mul(v, ops.unsqueeze(ops.cast(inverse, v.dtype), -2)), u.mT)
 
 
+def _largest(sizes: Any, dim: int, keepdim: bool = False) -> Any:
+    """The largest of numbers that are not negative; 0 of none."""
+    return (ops.amax if sizes.shape[dim] else ops.sum)(sizes, dim, keepdim)
+
+
 @of_tensors
 def matrix_norm(
     input: Tensor,
@@ -220,7 +267,7 @@ def matrix_norm(
         if ord == "nuc":
             result = ops.sum(values, -1)
         else:
-            result = (ops.amax if ord == 2 else ops.amin)(values, -1)
+            result = _largest(values, -1) if ord == 2 else ops.amin(values, -1)
         if keepdim:
             for at in sorted((rows, columns)):
                 result = ops.unsqueeze(result, at)
@@ -229,9 +276,169 @@ def matrix_norm(
         fail(name, f"ord {ord!r} is not one of 'fro', 'nuc', 1, -1, 2, -2, inf, -inf")
     summed, left = (rows, columns) if abs(ord) == 1 else (columns, rows)
     sums = ops.sum(ops.abs(input), summed, True)
-    result = (ops.amax if ord > 0 else ops.amin)(sums, left, True)
+    result = _largest(sums, left, True) if ord > 0 else ops.amin(sums, left, True)
     if keepdim:
         return result
     for at in sorted((rows, columns), reverse=True):
         result = ops.squeeze(result, at)
     return result
+
+
+@of_tensors
+def linalg_norm(
+    input: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """A norm of vectors or of matrices: `torch.linalg.norm`.
+
+    Without `ord`, the root of the sum of squares over `dim`, or over everything. With it, one dim
+    names vectors (`vector_norm`) and two name matrices (`matrix_norm`); without `dim`, input is a
+    vector or a matrix itself.
+    """
+    at = None if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    if ord is None:
+        return ops.vector_norm(input, 2, at, keepdim, dtype=dtype)
+    if at is None and input.ndim not in (1, 2):
+        fail(
+            "linalg_norm", f"with ord, input must be a vector or a matrix, got {text(input.shape)}"
+        )
+    if at is not None and len(at) not in (1, 2):
+        fail("linalg_norm", f"dim must be one dim or two, got {dim!r}")
+    if (input.ndim if at is None else len(at)) == 2:
+        return matrix_norm(input, ord, (-2, -1) if at is None else at, keepdim, dtype=dtype)
+    if isinstance(ord, str):
+        fail("linalg_norm", f"ord {ord!r} is one of matrices; give a number for vectors")
+    return ops.vector_norm(input, ord, at, keepdim, dtype=dtype)
+
+
+@of_tensors
+def cond(input: Tensor, p: Any = None) -> Tensor:
+    """The condition number of matrices: norm(A) norm(A^-1), infinite where A is singular.
+
+    `p` is a norm of `matrix_norm`; None is 2, the quotient of the largest and the smallest singular
+    value, which matrices that are not square have too.
+    """
+    m, n = _rows("cond", input)
+    if not m or not n:
+        return ops.zeros(*input.shape[:-2], dtype=input.dtype, device=input.device)
+    if p in (None, 2, -2):
+        values = svdvals(input)
+        most, least = ops.amax(values, -1), ops.amin(values, -1)
+        return ops.div(least, most) if p == -2 else ops.div(most, least)
+    if m != n:
+        fail("cond", f"p {p!r} takes square matrices, got {text(input.shape)}")
+    wide = ops.cast(input, dtypes.float64)
+    inverse, info = ops.inv_ex(wide)
+    result = ops.mul(matrix_norm(wide, p), matrix_norm(inverse, p))
+    infinite = ops.full((), math.inf, dtype=dtypes.float64, device=input.device)
+    return ops.cast(ops.where(ops.ne(info, 0), infinite, result), input.dtype)
+
+
+_DRIVERS = (None, "gels", "gelsy", "gelsd", "gelss")
+
+
+@of_tensors
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
+    """X that makes the sum of squares of A @ X - B least, and the shortest such X.
+
+    A is [..., M, N]; B [..., M, K], or vectors [..., M]. Gives the solution, the sums of squares
+    for each column of B, the ranks and the singular values. Values up to `rcond` times the largest
+    count as 0; the default is max(M, N) eps. All drivers of LAPACK compute the same here, by way of
+    `svd`, and say what is given beside the solution: sums with all but "gelsy" (the default), where
+    M > N and every A has rank N; ranks with all but "gels"; singular values with "gelsd" and
+    "gelss". What is not given is an empty tensor.
+    """
+    name = "lstsq"
+    m, n = _rows(name, A)
+    vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and tuple(B.shape) == tuple(A.shape[:-1]))
+    b = ops.unsqueeze(B, -1) if vector else B
+    if b.ndim < 2 or b.shape[-2] != m:
+        fail(name, f"A {text(A.shape)} does not fit B {text(B.shape)}")
+    if A.dtype is not B.dtype:
+        fail(name, f"A has dtype {A.dtype.name}, B {B.dtype.name}; convert one with .to()")
+    if driver not in _DRIVERS:
+        fail(name, f"driver {driver!r} is not one of {', '.join(map(repr, _DRIVERS[1:]))}")
+    wide, right = ops.cast(A, dtypes.float64), ops.cast(b, dtypes.float64)
+    nothing = ops.zeros(0, dtype=A.dtype, device=A.device)
+    u, values, vh = ops.svd(wide, False)
+    if values.shape[-1]:
+        eps = 2.0**-23 if A.dtype is dtypes.float32 else 2.0**-52
+        least = ops.mul(ops.amax(values, -1, True), max(m, n) * eps if rcond is None else rcond)
+        kept = ops.gt(values, least)
+        inverse = ops.where(kept, ops.reciprocal(ops.where(kept, values, 1.0)), 0.0)
+        part = ops.mul(ops.unsqueeze(inverse, -1), ops.matmul(u.mT, right))
+        x = ops.matmul(vh.mT, part)
+    else:
+        kept = values
+        x = ops.matmul(ops.zeros(*A.shape[:-2], n, m, dtype=dtypes.float64), right)
+    rank = ops.sum(ops.cast(kept, dtypes.int64), -1)
+    residuals = nothing
+    if m > n and driver not in (None, "gelsy") and bool(ops.all(ops.eq(rank, n)).item()):
+        apart = ops.sub(ops.matmul(wide, x), right)
+        residuals = ops.cast(ops.sum(ops.square(apart), -2), A.dtype)
+    solution = ops.cast(ops.squeeze(x, -1) if vector else x, A.dtype)
+    return (
+        solution,
+        residuals,
+        ops.zeros(0, dtype=dtypes.int64) if driver == "gels" else rank,
+        ops.cast(values, A.dtype) if driver in ("gelsd", "gelss") else nothing,
+    )
+
+
+@of_tensors
+def tensorinv(input: Tensor, ind: int = 2) -> Tensor:
+    """The inverse of input seen as a matrix whose rows are the first `ind` dims."""
+    if isinstance(ind, bool) or not isinstance(ind, int) or ind < 1:
+        fail("tensorinv", f"ind must be a positive int, got {ind!r}")
+    front_, back = tuple(input.shape[:ind]), tuple(input.shape[ind:])
+    rows, columns = math.prod(front_), math.prod(back)
+    if rows != columns:
+        fail("tensorinv", f"{text(front_)} and {text(back)} must have as many elements")
+    return ops.reshape(ops.inv(ops.reshape(input, (rows, columns))), (*back, *front_))
+
+
+@of_tensors
+def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
+    """X with tensordot(A, X, X.ndim) = B.
+
+    `dims` of A are moved to its end before.
+    """
+    if dims is not None:
+        moved = [front("tensorsolve", d, A.ndim) for d in dims]
+        A = ops.movedim(A, moved, tuple(range(A.ndim - len(moved), A.ndim)))
+    back = tuple(A.shape[B.ndim :])
+    rows = math.prod(B.shape)
+    if math.prod(A.shape[: B.ndim]) != rows or math.prod(back) != rows:
+        fail("tensorsolve", f"A {text(A.shape)} does not fit B {text(B.shape)}")
+    flat = ops.solve(ops.reshape(A, (rows, rows)), ops.reshape(B, (rows,)))
+    return ops.reshape(flat, back)
+
+
+_TERMS = 18  # 1 / 19! is below the spacing of float64 at 1
+
+
+@of_tensors
+def matrix_exp(input: Tensor) -> Tensor:
+    """The sum over k of input^k / k! of square matrices [..., N, N].
+
+    By scaling and squaring (Higham, Functions of Matrices, chapter 10) in float64: the series of
+    input / 2^s, whose norm is at most 1, squared s times.
+    """
+    m, n = _rows("matrix_exp", input)
+    if m != n:
+        fail("matrix_exp", f"input must be square matrices, got {text(input.shape)}")
+    if input.dtype.kind != "f":
+        fail("matrix_exp", f"input has dtype {input.dtype.name}; convert it with .to()")
+    if not math.prod(input.shape):
+        return ops.copy(input)
+    wide = ops.cast(input, dtypes.float64)
+    size = ops.amax(ops.sum(ops.abs(wide), -2, True), -1, True)
+    power = ops.clamp(ops.ceil(ops.log2(size)), 0.0, 1024.0)
+    power = ops.nan_to_num(power, 0.0)
+    small = ops.mul(wide, ops.exp2(ops.neg(power)))
+    unit = _unit(n, wide)
+    result = ops.add(unit, ops.zeros_like(small))
+    for k in range(_TERMS, 0, -1):
+        result = ops.add(unit, ops.div(ops.matmul(small, result), k))
+    for k in range(int(ops.amax(power).item())):
+        result = ops.where(ops.gt(power, k), ops.matmul(result, result), result)
+    return ops.cast(result, input.dtype)

@@ -84,7 +84,64 @@ def sums(call: Callable[..., Any], narrow: float = 0.5) -> Twin:
     return Twin(call, close={"float32": (1.3e-6, 5e-5), "bfloat16": (1.6e-2, narrow)})
 
 
+def infos(call: Callable[..., Any]) -> Twin:
+    """Forms with an info for each matrix; what a bad one leaves behind is LAPACK's affair."""
+
+    def compare(got: Any, want: Any, sample: Any) -> None:
+        import torch
+
+        assert torch.equal(got[-1], want[-1]), f"info {got[-1]}, torch has {want[-1]}"
+        for one, other in zip(got[:-1], want[:-1], strict=True):
+            assert one.shape == other.shape and one.dtype == other.dtype
+            if not bool(want[-1].any()):
+                torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+    return Twin(call, compare=compare)
+
+
+def _of_exponential(got: Any, want: Any, sample: Any) -> None:
+    """torch's own bfloat16 overflows on the way: its float64 says what is right."""
+    import torch
+
+    exact = torch.matrix_exp(sample.input.double()).to(want.dtype)
+    assert got.dtype == want.dtype
+    torch.testing.assert_close(got, exact, rtol=1.6e-2 if got.itemsize == 2 else 1e-5, atol=1e-5)
+
+
+def _of_lstsq(got: Any, want: Any, sample: Any) -> None:
+    import torch
+
+    got = got if isinstance(want, (list, tuple)) else [got]
+    want = want if isinstance(want, (list, tuple)) else [want]
+    for one, other in zip(got, want, strict=True):
+        assert one.shape == other.shape, f"{list(one.shape)}, torch has {list(other.shape)}"
+        assert one.dtype == other.dtype
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+
+
 TWINS: dict[str, Any] = {
+    "cdist": Twin(ops.cdist, close={"float32": (1e-5, 1e-3)}),  # torch's squares cancel
+    "linalg.cholesky_ex": infos(
+        lambda x, upper=False, check_errors=False: ops.cholesky_ex(x, upper=upper)
+    ),
+    "linalg.inv_ex": infos(lambda x, check_errors=False: ops.inv_ex(x)),
+    "linalg.solve_ex": infos(
+        lambda a, b, left=True, check_errors=False: ops.solve_ex(a, b, left=left)
+    ),
+    "linalg.lu_factor_ex": infos(lambda x, pivot=True, check_errors=False: ops.lu_factor_ex(x)),
+    "linalg.norm": factors(ops.linalg_norm),
+    "linalg.cond": Twin(ops.cond, close={"float32": (1e-3, 1e-2)}),  # as far as float32 tells
+    "linalg.lstsq": Twin(ops.lstsq, compare=_of_lstsq),
+    "linalg.lstsq.grad_oriented": Twin(
+        lambda a, b, driver=None: ops.lstsq(a, b, driver=driver)[:2], compare=_of_lstsq
+    ),
+    "linalg.tensorinv": factors(ops.tensorinv),
+    "linalg.tensorsolve": factors(ops.tensorsolve),
+    "lu_unpack": factors(ops.lu_unpack),
+    "matrix_exp": Twin(ops.matrix_exp, compare=_of_exponential),
+    "linalg.eig": None,  # complex results
+    "linalg.eigvals": None,
+    "stft": Twin(ops.stft, close={"float32": (1e-5, 5e-5)}),
     "addmm.decomposed": ops.addmm,
     "addbmm": sums(ops.addbmm, narrow=2.0),
     "addr": sums(ops.addr),

@@ -24,6 +24,37 @@ def _cholesky(x: Array, upper: bool) -> Array:
     return np.swapaxes(factor, -1, -2) if upper else factor
 
 
+def _cholesky_ex(x: Array, upper: bool) -> tuple[Array, Array]:
+    """A minor is positive where the determinants of all smaller ones are."""
+    rows = range(1, x.shape[-1] + 1)
+    minors = np.stack([np.linalg.det(x[..., :k, :k]) for k in rows], -1)
+    bad = minors <= 0
+    info = np.where(bad.any(-1), bad.argmax(-1) + 1, 0)
+    whole = np.where((info > 0)[..., None, None], np.eye(x.shape[-1]), x)
+    return np.where((info > 0)[..., None, None], np.nan, _cholesky(whole, upper)), info
+
+
+def _with_info(function: Any) -> Any:
+    """Results of a function of square matrices, NaN for singular ones, and the first pivot that
+    is 0."""
+
+    def reference(A: Array, *more: Array) -> tuple[Array, Array]:
+        factors = _each(_lu_one, A)[0]
+        bad = np.diagonal(factors, 0, -2, -1) == 0
+        info = np.where(bad.any(-1), bad.argmax(-1) + 1, 0)
+        singular = (info > 0)[..., None, None]
+        result = function(np.where(singular, np.eye(A.shape[-1]), A), *more)
+        return np.where(singular, np.nan, result), info
+
+    return reference
+
+
+def _lu_ex(x: Array) -> tuple[Array, ...]:
+    factors, pivots = _each(_lu_one, x)
+    bad = np.diagonal(factors, 0, -2, -1) == 0
+    return factors, pivots, np.where(bad.any(-1), bad.argmax(-1) + 1, 0)
+
+
 def _lu_one(x: Array) -> tuple[Array, Array]:
     a = x.copy()
     m, n = a.shape
@@ -109,6 +140,35 @@ def _cholesky_cases(make: Make) -> None:
     make.case("upper", _symmetric(make, 2), True)
 
 
+_SINGULAR = np.array([[[2.0, 1.0], [1.0, 3.0]], [[1.0, 2.0], [2.0, 4.0]], [[0.0, 0.0], [0.0, 1.0]]])
+
+
+def _singular(make: Make) -> Any:
+    """A good matrix, one whose second pivot is 0, and one whose first is."""
+    return make.operand(_SINGULAR, "float32")
+
+
+def _cholesky_ex_cases(make: Make) -> None:
+    _cholesky_cases(make)
+    make.case("not-definite", _singular(make))
+    make.case("not-definite-upper", _singular(make), True)
+
+
+def _inv_ex_cases(make: Make) -> None:
+    _cases_of(_square)(make)
+    make.case("singular", _singular(make))
+
+
+def _lu_ex_cases(make: Make) -> None:
+    _rectangles(make)
+    make.case("singular", _singular(make))
+
+
+def _solve_ex_cases(make: Make) -> None:
+    _solve_cases(make)
+    make.case("singular", _singular(make), make.normal((3, 2, 4)))
+
+
 def _det_cases(make: Make) -> None:
     _cases_of(_square)(make)
     make.case("transposed", _square(make, layout="transposed"))
@@ -169,6 +229,34 @@ def _example(name: str) -> str:
 operator("cholesky", _cholesky, _cholesky_cases, example=_example("cholesky"), **_BOUNDS)
 operator(
     "lu_factor", lambda x: _each(_lu_one, x), _rectangles, example=_example("lu_factor"), **_BOUNDS
+)
+operator(
+    "cholesky_ex",
+    _cholesky_ex,
+    _cholesky_ex_cases,
+    example="crt.cholesky_ex(crt.tensor([[1.0, 2.0], [2.0, 1.0]]))[1]",
+    **_BOUNDS,
+)
+operator(
+    "lu_factor_ex",
+    _lu_ex,
+    _lu_ex_cases,
+    example="crt.lu_factor_ex(crt.tensor([[1.0, 2.0], [2.0, 4.0]]))[2]",
+    **_BOUNDS,
+)
+operator(
+    "inv_ex",
+    _with_info(np.linalg.inv),
+    _inv_ex_cases,
+    example="crt.inv_ex(crt.tensor([[1.0, 2.0], [2.0, 4.0]]))[1]",
+    **_BOUNDS,
+)
+operator(
+    "solve_ex",
+    _with_info(np.linalg.solve),
+    _solve_ex_cases,
+    example=f"crt.solve_ex({_M}, crt.tensor([1.0, 2.0]))",
+    **_BOUNDS,
 )
 operator("det", np.linalg.det, _det_cases, example=_example("det"), **_BOUNDS)
 operator(

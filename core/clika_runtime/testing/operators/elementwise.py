@@ -10,7 +10,7 @@ import numpy as np
 
 from ... import dtypes
 from .._kit import Make, Operand, operator
-from .._numpy import Array, round_to
+from .._numpy import Array, from_bfloat16, round_to
 
 SPECIAL = (0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, 1e-40, 3e4, -3e4)
 WIDE = ("float16", "float64")
@@ -212,6 +212,47 @@ def _cast_cases(make: Make) -> None:
 
 
 operator("cast", _cast, _cast_cases, float32=(0, 0), narrow=(0, 0))
+
+
+def _bitcast(x: Array, dtype: Any) -> Array:
+    """Floats come as float64; which width they had says the target (16 bits have no case)."""
+    if x.dtype == np.float64 and dtype.bits == 32:
+        x = x.astype(np.float32)
+    bits = np.ascontiguousarray(x)
+    if dtype.name == "bool":
+        return bits.view(np.uint8).reshape(x.shape) != 0
+    if dtype.name == "bfloat16":
+        return from_bfloat16(bits.view(np.uint16)).reshape(x.shape)
+    return bits.view(dtype.name).reshape(x.shape)
+
+
+def _bitcast_cases(make: Make) -> None:
+    for dtype, other in (
+        ("float32", "int32"),
+        ("int32", "float32"),
+        ("float64", "int64"),
+        ("uint64", "float64"),
+        ("int16", "bfloat16"),
+        ("int16", "float16"),
+        ("uint8", "int8"),
+        ("int8", "bool"),
+        ("bool", "uint8"),
+    ):
+        make.case(f"{dtype}-{other}", make.normal((5, 7), dtype), dtypes.by_name(other))
+    for layout in ("transposed", "stepped", "expanded"):
+        make.case(layout, make.normal((6, 11), "float32", layout), dtypes.uint32)
+    make.case("empty", make.normal((3, 0)), dtypes.int32)
+    make.case("scalar", make.normal(()), dtypes.int32)
+
+
+operator(
+    "bitcast",
+    _bitcast,
+    _bitcast_cases,
+    float32=(0, 0),
+    narrow=(0, 0),
+    example="crt.bitcast(crt.tensor([1.0, -0.0]), crt.int32)",
+)
 
 
 def _copy_cases(make: Make) -> None:

@@ -1,10 +1,21 @@
-// copy, copy_ and cat: elements move unchanged. full: one element everywhere.
+// copy, copy_, cat and bitcast: elements move unchanged. full: one element everywhere.
 #include "level.hpp"
 #include "elementwise.hpp"
 #include "copying.hpp"
 
 int32_t run_copy(const clika_call* call) {
   copy_tensor(call, call->outputs[0], call->inputs[0]);
+  return CLIKA_OK;
+}
+
+// An input of the same width in another dtype.
+int32_t run_bitcast(const clika_call* call) {
+  const clika_value& out = call->outputs[0];
+  copy_tensor(call, out, call->inputs[0]);
+  if (out.dtype == CLIKA_BOOL) {  // every byte but 0 is true, and a true one is 1
+    uint8_t* values = static_cast<uint8_t*>(out.data);
+    for (int64_t i = 0; i < elements(out); ++i) values[i] = values[i] != 0;
+  }
   return CLIKA_OK;
 }
 
@@ -42,6 +53,7 @@ int32_t run_full(const clika_call* call) {
 
 CLIKA_KERNELS(copy,
               Entry("copy", run_copy).in(kWholeBytes).out(kWholeBytes),
+              Entry("bitcast", run_bitcast).in(kWholeBytes).out(kWholeBytes),
               Entry("copy_", run_copy_into).in(kWholeBytes).out(kWholeBytes).inplace(),
               Entry("cat", run_cat).in(kWholeBytes).out(kWholeBytes),
               Entry("full", run_full).in(kWholeBytes).out(kWholeBytes))

@@ -69,11 +69,28 @@ int32_t each_matrix(const clika_call* call, int64_t batch, double work, int64_t 
 }
 double cube(int64_t n) { return static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n); }
 
+// Whether a matrix has a result. The `_ex` operators have one more output, which tells what is wrong with each
+// matrix (0: nothing); there the result of a bad one is NaN.
+bool settle(const clika_call* call, uint32_t info_at, int64_t at, int64_t wrong, double* result, int64_t size) {
+  if (call->n_outputs <= info_at) return wrong == 0;
+  static_cast<int32_t*>(call->outputs[info_at].data)[at] = static_cast<int32_t>(wrong);
+  if (wrong != 0) std::fill_n(result, size, std::numeric_limits<double>::quiet_NaN());
+  return true;
+}
+// Of matrices without elements; gives whether they are.
+bool settle_empty(const clika_call* call, uint32_t info_at) {
+  if (elements(call->outputs[0]) != 0) return false;
+  if (call->n_outputs <= info_at) return true;
+  const clika_value& info = call->outputs[info_at];
+  std::fill_n(static_cast<int32_t*>(info.data), elements(info), 0);
+  return true;
+}
+
 // ------------------------------------------------------------------ cholesky
 // Attribute upper.
 int32_t run_cholesky(const clika_call* call) {
   clika_value& out = call->outputs[0];
-  if (elements(out) == 0) return CLIKA_OK;
+  if (settle_empty(call, 1)) return CLIKA_OK;
   const int64_t n = rows_of(out);
   const bool upper = attr_int(call, 0, 0) != 0;
   constexpr const char* kProblem = "cholesky: the matrix is not positive definite";
@@ -82,12 +99,13 @@ int32_t run_cholesky(const clika_call* call) {
                        double* l = a + n * n;
                        take(call->inputs[0], at, n * n, a);
                        for (int64_t i = 0; i < n * n; ++i) l[i] = 0;
-                       for (int64_t i = 0; i < n; ++i) {
+                       int64_t wrong = 0;  // the order of the first minor that is not positive
+                       for (int64_t i = 0; i < n && wrong == 0; ++i) {
                          for (int64_t j = 0; j <= i; ++j) {
                            double sum = upper ? a[j * n + i] : a[i * n + j];
                            for (int64_t k = 0; k < j; ++k) sum -= l[i * n + k] * l[j * n + k];
                            if (i == j) {
-                             if (!(sum > 0)) return false;
+                             if (!(sum > 0)) wrong = i + 1;
                              l[i * n + i] = std::sqrt(sum);
                            } else {
                              l[i * n + j] = sum / l[j * n + j];
@@ -99,6 +117,7 @@ int32_t run_cholesky(const clika_call* call) {
                            for (int64_t j = 0; j < n; ++j) a[i * n + j] = l[j * n + i];
                          }
                        }
+                       if (!settle(call, 1, at, wrong, upper ? a : l, n * n)) return false;
                        give(upper ? a : l, out, at, n * n);
                        return true;
                      });
@@ -130,10 +149,17 @@ int factor(double* a, int64_t m, int64_t n, double* pivots) {
   return sign;
 }
 
-// x = a^-1 x for a square factored matrix and x of `width` columns; false where a pivot is 0.
-bool substitute(const double* a, const double* pivots, int64_t n, double* x, int64_t width) {
+// The first pivot that is 0, counted from 1; 0 where there is none.
+int64_t zero_pivot(const double* a, int64_t least, int64_t n) {
+  for (int64_t k = 0; k < least; ++k) {
+    if (a[k * n + k] == 0) return k + 1;
+  }
+  return 0;
+}
+
+// x = a^-1 x for a square factored matrix without a pivot of 0 and x of `width` columns.
+void substitute(const double* a, const double* pivots, int64_t n, double* x, int64_t width) {
   for (int64_t k = 0; k < n; ++k) {
-    if (a[k * n + k] == 0) return false;
     const int64_t p = static_cast<int64_t>(pivots[k]);
     if (p == k) continue;
     for (int64_t j = 0; j < width; ++j) std::swap(x[k * width + j], x[p * width + j]);
@@ -151,13 +177,12 @@ bool substitute(const double* a, const double* pivots, int64_t n, double* x, int
     }
     for (int64_t j = 0; j < width; ++j) x[i * width + j] /= a[i * n + i];
   }
-  return true;
 }
 
 // Outputs: the factors in one matrix, and pivots counted from 1 (int32).
 int32_t run_lu_factor(const clika_call* call) {
   clika_value& out = call->outputs[0];
-  if (elements(out) == 0) return CLIKA_OK;
+  if (settle_empty(call, 2)) return CLIKA_OK;
   const int64_t m = rows_of(out);
   const int64_t n = columns_of(out);
   const int64_t least = std::min(m, n);
@@ -171,6 +196,7 @@ int32_t run_lu_factor(const clika_call* call) {
                        for (int64_t k = 0; k < least; ++k) {
                          pivots[at * least + k] = static_cast<int32_t>(found[k]) + 1;
                        }
+                       settle(call, 2, at, zero_pivot(a, least, n), nullptr, 0);
                        return true;
                      });
 }
@@ -206,7 +232,7 @@ int32_t run_det(const clika_call* call) {
 }
 int32_t run_inv(const clika_call* call) {
   clika_value& out = call->outputs[0];
-  if (elements(out) == 0) return CLIKA_OK;
+  if (settle_empty(call, 1)) return CLIKA_OK;
   const int64_t n = rows_of(out);
   return each_matrix(call, batch_of(out, 2), cube(n), 2 * n * n + n, "inv: the matrix is singular",
                      [&](int64_t at, double* a) {
@@ -215,7 +241,9 @@ int32_t run_inv(const clika_call* call) {
                        take(call->inputs[0], at, n * n, a);
                        factor(a, n, n, pivots);
                        for (int64_t i = 0; i < n * n; ++i) x[i] = i % (n + 1) == 0 ? 1 : 0;
-                       if (!substitute(a, pivots, n, x, n)) return false;
+                       const int64_t wrong = zero_pivot(a, n, n);
+                       if (wrong == 0) substitute(a, pivots, n, x, n);
+                       if (!settle(call, 1, at, wrong, x, n * n)) return false;
                        give(x, out, at, n * n);
                        return true;
                      });
@@ -223,7 +251,7 @@ int32_t run_inv(const clika_call* call) {
 // Inputs A [.., N, N] and B [.., N, K] of one batch.
 int32_t run_solve(const clika_call* call) {
   clika_value& out = call->outputs[0];
-  if (elements(out) == 0) return CLIKA_OK;
+  if (settle_empty(call, 1)) return CLIKA_OK;
   const int64_t n = rows_of(out);
   const int64_t width = columns_of(out);
   constexpr const char* kProblem = "solve: the matrix is singular";
@@ -234,7 +262,9 @@ int32_t run_solve(const clika_call* call) {
                        take(call->inputs[0], at, n * n, a);
                        take(call->inputs[1], at, n * width, x);
                        factor(a, n, n, pivots);
-                       if (!substitute(a, pivots, n, x, width)) return false;
+                       const int64_t wrong = zero_pivot(a, n, n);
+                       if (wrong == 0) substitute(a, pivots, n, x, width);
+                       if (!settle(call, 1, at, wrong, x, n * width)) return false;
                        give(x, out, at, n * width);
                        return true;
                      });
@@ -579,7 +609,9 @@ int32_t run_svd(const clika_call* call) {
 constexpr Entry entry(const char* op, clika_kernel_fn function) {
   return Entry(op, function).in(F32 | F64).out(F32 | F64 | I32).contiguous();
 }
-CLIKA_KERNELS(linalg, entry("cholesky", run_cholesky), entry("lu_factor", run_lu_factor),
+CLIKA_KERNELS(linalg, entry("cholesky", run_cholesky), entry("cholesky_ex", run_cholesky),
+              entry("lu_factor", run_lu_factor), entry("lu_factor_ex", run_lu_factor),
+              entry("inv_ex", run_inv), entry("solve_ex", run_solve),
               entry("slogdet", run_slogdet), entry("det", run_det), entry("inv", run_inv),
               entry("solve", run_solve), entry("solve_triangular", run_solve_triangular), entry("qr", run_qr),
               entry("eigh", run_eigh), entry("svd", run_svd))
