@@ -10,7 +10,6 @@ else:
     _Base = object
 
 
-
 class Edits(_Base):
     """The edits of a `ModelGraph`."""
 

@@ -64,7 +64,7 @@ class Finalizing(_Base):
     _placed: Any
     _running: int
 
-    def finalize(self: ModelGraph) -> None:
+    def finalize(self: Any) -> None:
         """Makes the graph runnable: places it on its device, packs weights, folds constants, drops
         what nothing reads, plans order and memory. A second call changes nothing.
 
@@ -76,7 +76,7 @@ class Finalizing(_Base):
             self._check_idle("finalize")
             self._program = compile_graph(self)
 
-    def to(self: ModelGraph, where: Any) -> ModelGraph:
+    def to(self: Any, where: Any) -> ModelGraph:
         """Places the graph on a device or a stream: at `finalize`, or at once when it is finalized.
         Gives the graph."""
         self._check_whole("to")
@@ -94,7 +94,7 @@ class Finalizing(_Base):
                 raise
         return self
 
-    def run(self: ModelGraph, inputs: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
+    def run(self: Any, inputs: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
         """Runs the graph over ``inputs``: a list in the order of `input_names`, or a dict by name.
         Gives the outputs in the order of `output_names`.
 
@@ -109,7 +109,7 @@ class Finalizing(_Base):
         found: list[Any] = program.run(inputs)
         return found
 
-    def stats(self: ModelGraph) -> dict[str, int]:
+    def stats(self: Any) -> dict[str, int]:
         """Facts of the finalized program: instructions, bytes of its arena and their lower bound,
         runs, changes of sizes."""
         if self._program is None:
