@@ -76,7 +76,7 @@ class Finalizing(_Base):
             self._check_idle("finalize")
             self._program = compile_graph(self)
 
-    def to(self: Any, where: Any) -> ModelGraph:
+    def to(self: Any, where: Any) -> Any:
         """Places the graph on a device or a stream: at `finalize`, or at once when it is finalized.
         Gives the graph."""
         self._check_whole("to")
