@@ -266,6 +266,14 @@ def records() -> dict[str, Record]:
     return dict(sorted(RECORDS.items()))
 
 
+def operator_names() -> list[str]:
+    """The names of all operators, those that plugins announce included, sorted; loads no record."""
+    from .. import plugins
+
+    announced = (name for row in plugins.operators().values() for name in row.spec.operators)
+    return sorted({*_HOME.keys() - _HELPERS, *RECORDS, *announced})
+
+
 class Helper:
     """Stands where a record would for a function that is made of operators."""
 
