@@ -475,5 +475,5 @@ operator(
     _trace_cases,
     float32=(2, 16),
     narrow=(1, 1),
-    example="crt.trace(crt.tensor([[1.0, 2.0], [3.0, 4.0]]))",
+    example="crt.ops.trace(crt.tensor([[1.0, 2.0], [3.0, 4.0]]))",
 )
