@@ -5,18 +5,34 @@ from __future__ import annotations
 from .._native._graph import Edge, Node, Value
 from .model_graph import ModelGraph
 from .opcode import NameKind, NodeKind, OpCode
+from .queries import (
+    MAX_PATHS_WITHOUT_LIMIT,
+    NameMatch,
+    TopologicalOrder,
+    ValueCut,
+    VisitAction,
+    WalkDirection,
+    WeightedPath,
+)
 from .spec import TensorSpec
 from .tracing import TracedGraph, trace
 
 __all__ = [
+    "MAX_PATHS_WITHOUT_LIMIT",
     "Edge",
     "ModelGraph",
     "NameKind",
+    "NameMatch",
     "Node",
     "NodeKind",
     "OpCode",
     "TensorSpec",
+    "TopologicalOrder",
     "TracedGraph",
     "Value",
+    "ValueCut",
+    "VisitAction",
+    "WalkDirection",
+    "WeightedPath",
     "trace",
 ]
