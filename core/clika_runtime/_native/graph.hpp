@@ -26,6 +26,9 @@ class Sizes {
   int64_t multiply(int64_t a, int64_t b);
   int64_t floor_divide(int64_t a, int64_t b);
   int64_t modulo(int64_t a, int64_t b);
+  // A size of another store of sizes, with ``given`` in the place of its symbols; a symbol that is not there becomes
+  // a symbol of the same name.
+  int64_t take(const Sizes& from, int64_t size, const std::map<std::string, int64_t>& given);
   void bounds(int64_t size, int64_t* low, int64_t* high) const;
   std::string text(int64_t size) const;
 
@@ -89,6 +92,8 @@ struct ScalarRef {
   int32_t input = -1;
 };
 
+struct Control;  // plan.hpp
+
 struct Node {
   std::string op;
   std::vector<int32_t> inputs;    // values; -1 for an absent optional
@@ -105,6 +110,8 @@ struct Node {
   bool view = false;              // no kernel: the outputs share the bytes of an input
   bool contiguous_inputs = false;
   void* python_kernel = nullptr;  // borrowed PyObject*, kept alive by the recorder
+  bool move = false;              // a copy on the device of the output
+  std::shared_ptr<const Control> control;  // bodies
 };
 
 class Graph {

@@ -554,6 +554,68 @@ cdef class GraphRecorder(Recording):
         made = [self._tensor(id) for id in ids]
         return made[0] if single else tuple(made)
 
+    def move(self, Tensor t, device):
+        """The tensor on another device."""
+        cdef int32_t number = device_id(device)
+        if t.record.device == number:
+            return t
+        if t.recorder is None:
+            return t.to(device)
+        if t.record.scheme == CLIKA_DENSE and not t.is_contiguous():
+            t = get_op("copy")(t)
+        cdef Node node
+        node.op = b"move"
+        node.move = True
+        node.inputs.push_back(self._capture(self._newest(t), False))
+        node.groups.push_back(-1)
+        node.attrs = make_shared[Attrs]()
+        return self._results(&node, [(t.record.dtype, t._sizes(), number)])[0]
+
+    def control(self, str kind, list inputs, list bodies, int32_t carried, int32_t scanned, list results):
+        """A node with bodies, which are plans: ``kind`` is "if", "loop" or "scan" (see ``Control`` in ``plan.hpp``);
+        ``results`` are (dtype, shape) of each output."""
+        cdef shared_ptr[Control] made = make_shared[Control]()
+        cdef Node node
+        made.get().code = PlanCode.kIf if kind == "if" else PlanCode.kLoop if kind == "loop" else PlanCode.kScan
+        made.get().carried = carried
+        made.get().scanned = scanned
+        for body in bodies:
+            made.get().bodies.push_back((<Plan>body).native)
+            self.keep.append(body)
+        node.op = kind.encode()
+        for item in inputs:
+            if item is None:
+                node.inputs.push_back(-1)
+            else:
+                t = self._newest(<Tensor>item)
+                if not t.is_contiguous():
+                    t = get_op("copy")(t)
+                node.inputs.push_back((<Tensor>t).record.value)
+            node.groups.push_back(-1)
+        node.attrs = make_shared[Attrs]()
+        node.control = as_const_control(made)
+        return self._results(&node, [(dtype.code, shape, 0) for dtype, shape in results])
+
+    cdef list _results(self, Node* node, list metas):
+        """Adds a node whose outputs are fresh and contiguous."""
+        cdef Value output, fresh
+        cdef int32_t d
+        ids = []
+        for dtype, shape, device in metas:
+            output = fresh
+            output.dtype = dtype
+            output.device = device
+            d = 0
+            for size in shape:
+                output.shape[d] = self._encode(size)
+                d += 1
+            output.rank = d
+            self._compact(&output)
+            ids.append(self.graph.get().add_value(output))
+            node.outputs.push_back(ids[-1])
+        self.graph.get().add_node(node[0])
+        return [self._tensor(id) for id in ids]
+
     def compile(self, outputs):
         """A `Plan` that computes ``outputs``: a traced tensor, or a dict or sequence of them."""
         cdef vector[int32_t] ids
@@ -576,14 +638,24 @@ cdef class GraphRecorder(Recording):
             if not isinstance(item, Tensor):
                 raise TypeError(f"compile: an output must be a tensor, got {type(item).__name__}")
             ids.push_back(self._capture(<Tensor>item, False))
-        plan.native.reset()
         owner = NativePlan.compile(self.graph, ids, &error)
         if error.get() is not NULL:
             raise_error(error, "")
-        plan.native.swap(owner)
+        plan.native = shared_plan(owner)
         plan.recorder = self
         plan.input_names = tuple(self.input_names)
         return plan
+
+
+cdef extern from *:
+    """
+    namespace clika {
+    static std::shared_ptr<const Control> as_const_control(const std::shared_ptr<Control>& made) { return made; }
+    static std::shared_ptr<Plan> shared_plan(std::unique_ptr<Plan>& made) { return std::shared_ptr<Plan>(std::move(made)); }
+    }
+    """
+    shared_ptr[const_Control] as_const_control "clika::as_const_control"(const shared_ptr[Control]&)
+    shared_ptr[NativePlan] shared_plan "clika::shared_plan"(unique_ptr[NativePlan]&)
 
 
 cdef object _trace(Op op, list values):
@@ -607,7 +679,7 @@ cdef class Plan:
     """A compiled recording. ``run`` takes the inputs by name (dict) or in recorded order (sequence), crosses to the
     native program once and gives the outputs in the form that ``compile`` was given them."""
 
-    cdef unique_ptr[NativePlan] native
+    cdef shared_ptr[NativePlan] native
     cdef object recorder
     cdef tuple input_names
     cdef tuple names
@@ -619,26 +691,25 @@ cdef class Plan:
     def run(self, inputs, scalars=None):
         """Runs the program. Raises `InvalidArgumentError` for inputs that do not fit the recording, and what a
         kernel failed with. Ctrl-C cancels between instructions."""
-        cdef const TensorRecord* records[64]
+        cdef vector[const TensorRecord*] records
         cdef clika_scalar values[32]
         cdef vector[TensorRecord] results
         cdef ErrorPtr error
         cdef Tensor t
-        cdef size_t n = 0, m = 0
+        cdef size_t m = 0
         if isinstance(inputs, dict):
             if len(inputs) != len(self.input_names) or any(name not in inputs for name in self.input_names):
                 raise invalid(f"run: the plan's inputs are {list(self.input_names)}, got {list(inputs)}")
             inputs = [inputs[name] for name in self.input_names]
         # A list of our own: its length is its length, and no other thread empties it while the program runs.
         inputs = list(inputs)
-        if len(inputs) > 64:
-            raise invalid("run: more than 64 inputs")
+        records.reserve(len(inputs))
         for item in inputs:
             if type(item) is not Tensor:
-                label = self.input_names[n] if <Py_ssize_t>n < len(self.input_names) else n
+                n = records.size()
+                label = self.input_names[n] if n < <size_t>len(self.input_names) else n
                 raise TypeError(f"run: input '{label}' must be a tensor, got {type(item).__name__}")
-            records[n] = &(<Tensor>item).record
-            n += 1
+            records.push_back(&(<Tensor>item).record)
         if scalars is not None:
             known = [name.decode() for name in self.native.get().graph().scalar_inputs]
             if isinstance(scalars, dict):
@@ -659,7 +730,7 @@ cdef class Plan:
                     raise invalid(f"run: scalar {value} does not fit 64 bits") from None
                 m += 1
         with nogil:
-            error = self.native.get().run(records, n, values, m, &results)
+            error = self.native.get().run(records.data(), records.size(), values, m, &results)
         if error.get() is not NULL:
             if PyErr_CheckSignals() == 0 and error.get().code == b"CANCELLED" and _interrupted():
                 raise KeyboardInterrupt
@@ -688,8 +759,19 @@ cdef class Plan:
             "instructions": self.native.get().instruction_count(),
             "arena_bytes": self.native.get().arena_bytes(),
             "arena_lower_bound": self.native.get().lower_bound_bytes(),
-            "runs": c.runs, "resizes": c.resizes, "instructions_run": c.instructions,
+            "runs": c.runs, "resizes": c.resizes, "evictions": c.evictions, "instructions_run": c.instructions,
         }
+
+    def profile(self, bint on):
+        """Adds up the time of each instruction from now on; off, and on again, starts anew."""
+        self.native.get().profile(on)
+
+    def profiled(self):
+        """(operator, node of the recording, nanoseconds) of each instruction."""
+        cdef size_t i
+        cdef const vector[int64_t]* times = &self.native.get().profiled()
+        return [(self.native.get().instruction(i).op.decode(), self.native.get().instruction(i).node, times[0][i])
+                for i in range(times.size())]
 
 
 cdef object _pending_interrupt = None

@@ -2,6 +2,7 @@
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy
 from libcpp cimport bool as cbool
+from libcpp.map cimport map as cpp_map
 from libcpp.memory cimport make_shared, shared_ptr, unique_ptr
 from libcpp.string cimport string
 from libcpp.vector cimport vector
@@ -283,6 +284,8 @@ cdef extern from "graph.hpp" namespace "clika" nogil:
         int64_t storage_offset
         string name
         vector[int32_t] users
+    cdef cppclass const_Control "const clika::Control":
+        pass
     cdef cppclass ScalarRef:
         clika_scalar constant
         int32_t input
@@ -300,6 +303,8 @@ cdef extern from "graph.hpp" namespace "clika" nogil:
         vector[ScalarRef] scalars
         cbool view
         void* python_kernel
+        cbool move
+        shared_ptr[const_Control] control
     cdef cppclass Sizes:
         int64_t symbol(string, int64_t, int64_t)
         int64_t add(int64_t, int64_t)
@@ -307,6 +312,8 @@ cdef extern from "graph.hpp" namespace "clika" nogil:
         int64_t multiply(int64_t, int64_t)
         int64_t floor_divide(int64_t, int64_t)
         int64_t modulo(int64_t, int64_t)
+        int64_t take(const Sizes&, int64_t, const cpp_map[string, int64_t]&) except +
+        size_t symbol_count()
         void bounds(int64_t, int64_t*, int64_t*)
         int32_t as_symbol(int64_t)
         void symbol_bounds(size_t, int64_t*, int64_t*)
@@ -324,9 +331,22 @@ cdef extern from "graph.hpp" namespace "clika" nogil:
         int32_t latest(int32_t)
 
 cdef extern from "plan.hpp" namespace "clika" nogil:
+    cdef enum class PlanCode "clika::OpCode"(uint8_t):
+        kIf
+        kLoop
+        kScan
+    cdef cppclass Control:
+        PlanCode code
+        vector[shared_ptr[NativePlan]] bodies
+        int32_t carried
+        int32_t scanned
+    cdef cppclass Instruction:
+        string op
+        int32_t node
     cdef struct PlanCounters:
         uint64_t runs
         uint64_t resizes
+        uint64_t evictions
         uint64_t instructions
     cdef cppclass NativePlan "clika::Plan":
         @staticmethod
@@ -337,3 +357,6 @@ cdef extern from "plan.hpp" namespace "clika" nogil:
         int64_t arena_bytes()
         int64_t lower_bound_bytes()
         PlanCounters counters()
+        void profile(cbool)
+        const vector[int64_t]& profiled()
+        const Instruction& instruction(size_t)

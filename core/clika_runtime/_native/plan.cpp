@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
+#include <limits>
+
+#include "dispatch.hpp"
 
 namespace clika {
 
@@ -9,6 +13,8 @@ ErrorPtr (*Plan::python_call)(void*, const clika_call*, const char*) = nullptr;
 bool (*Plan::poll_signals)() = nullptr;
 
 namespace {
+
+constexpr int64_t kCloseBound = 1 << 20;  // a symbol up to this has an upper bound worth planning for
 
 ErrorPtr invalid(const std::string& message) {
   return make_error(CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT", message);
@@ -99,10 +105,12 @@ Plan::~Plan() {
   if (arena_ != nullptr) arena_->drop();
 }
 
-int32_t Plan::root(int32_t value) const {
-  while (graph_->values[value].alias >= 0) value = graph_->values[value].alias;
+namespace {
+int32_t root_of(const Graph& graph, int32_t value) {
+  while (graph.values[value].alias >= 0) value = graph.values[value].alias;
   return value;
 }
+}  // namespace
 
 std::unique_ptr<Plan> Plan::compile(std::shared_ptr<Graph> graph, const std::vector<int32_t>& outputs,
                                     ErrorPtr* error) {
@@ -126,7 +134,7 @@ std::unique_ptr<Plan> Plan::compile(std::shared_ptr<Graph> graph, const std::vec
   for (int32_t value : outputs) need(value);
   for (size_t id = 0; id < store.values.size(); ++id) {
     const Value& value = store.values[id];
-    if (value.write && store.values[plan->root(static_cast<int32_t>(id))].kind != ValueKind::kResult) {
+    if (value.write && store.values[root_of(store, static_cast<int32_t>(id))].kind != ValueKind::kResult) {
       need(static_cast<int32_t>(id));
     }
   }
@@ -155,6 +163,16 @@ std::unique_ptr<Plan> Plan::compile(std::shared_ptr<Graph> graph, const std::vec
     instruction.attrs = node.patches.empty() ? node.attrs : copy_attrs(*node.attrs);
     instruction.patches = node.patches;
     instruction.scalars = node.scalars;
+    for (const ScalarRef& scalar : node.scalars) {
+      instruction.scalar_values.push_back(scalar.constant);
+      instruction.given_scalars = instruction.given_scalars || scalar.input >= 0;
+    }
+    if (node.move || node.control) {
+      instruction.code = node.move ? OpCode::kMove : node.control->code;
+      instruction.control = node.control;
+      plan->program_.push_back(std::move(instruction));
+      continue;
+    }
     if (node.python_kernel != nullptr) {
       instruction.code = OpCode::kPython;
       instruction.python_kernel = node.python_kernel;
@@ -210,9 +228,40 @@ std::unique_ptr<Plan> Plan::compile(std::shared_ptr<Graph> graph, const std::vec
     plan->program_.push_back(std::move(instruction));
   }
 
+  const size_t n = store.values.size();
+  plan->roots_.resize(n);
+  for (size_t id = 0; id < n; ++id) plan->roots_[id] = root_of(store, static_cast<int32_t>(id));
   *error = plan->find_live();
   if (*error) return nullptr;
-  plan->plan_memory();
+  for (size_t id = 0; id < n; ++id) {
+    if (plan->live_[id] && plan->roots_[id] == static_cast<int32_t>(id)) {
+      plan->root_list_.push_back(static_cast<int32_t>(id));
+    }
+  }
+  plan->bases_.assign(n, nullptr);
+  plan->holders_.assign(n, nullptr);
+  plan->escapes_.assign(n, 0);
+  for (int32_t output : outputs) plan->escapes_[plan->root(output)] = 1;
+  plan->first_.assign(n, -1);
+  plan->last_.assign(n, -1);
+  for (size_t at = 0; at < plan->program_.size(); ++at) {
+    const auto use = [&](int32_t value) {
+      if (value < 0) return;
+      const int32_t id = plan->root(value);
+      if (plan->first_[id] < 0) plan->first_[id] = static_cast<int32_t>(at);
+      plan->last_[id] = static_cast<int32_t>(at);
+    };
+    for (int32_t input : plan->program_[at].input_values) use(input);
+    for (int32_t output : plan->program_[at].output_values) use(output);
+  }
+  // Where sizes are bounded closely, memory is planned once.
+  plan->fixed_memory_ = true;
+  for (size_t i = 0; i < store.sizes.symbol_count(); ++i) {
+    int64_t low, high;
+    store.sizes.symbol_bounds(i, &low, &high);
+    if (high > kCloseBound) plan->fixed_memory_ = false;
+  }
+  if (plan->fixed_memory_) plan->plan_memory(plan->upper_sizes(), &plan->fixed_offsets_, &plan->arena_bytes_);
   // Captured storages: read always, updated where a write's root is one.
   std::vector<uint8_t> written(store.values.size(), 0);
   for (const Instruction& instruction : plan->program_) {
@@ -236,6 +285,22 @@ std::unique_ptr<Plan> Plan::compile(std::shared_ptr<Graph> graph, const std::vec
     }
     value.storage->retain();
     plan->accesses_.push_back({value.storage, kind});
+  }
+  // A body runs inside the instruction: what it captured is read and written by this plan.
+  for (const Instruction& instruction : plan->program_) {
+    if (!instruction.control) continue;
+    for (const auto& body : instruction.control->bodies) {
+      for (const Access& access : body->accesses_) {
+        auto known = std::find_if(plan->accesses_.begin(), plan->accesses_.end(),
+                                  [&](const Access& other) { return access.storage == other.storage; });
+        if (known == plan->accesses_.end()) {
+          access.storage->retain();
+          plan->accesses_.push_back(access);
+        } else if (access.kind == AccessKind::kUpdate) {
+          known->kind = access.kind;
+        }
+      }
+    }
   }
   return plan;
 }
@@ -280,47 +345,40 @@ ErrorPtr Plan::find_live() {
   return nullptr;
 }
 
-void Plan::plan_memory() {
-  const size_t n = graph_->values.size();
-  offsets_.assign(n, -1);
-  escapes_.assign(n, 0);
-  bases_.assign(n, nullptr);
-  layouts_.resize(n);
-  for (int32_t output : outputs_) escapes_[root(output)] = 1;
+// Bytes of every root at the upper bounds of the symbols; 0 for one that no arena holds.
+std::vector<int64_t> Plan::upper_sizes() const {
+  std::vector<int64_t> bytes(graph_->values.size(), 0);
+  for (int32_t id : root_list_) bytes[id] = upper_bytes(*graph_, graph_->values[id]);
+  return bytes;
+}
 
-  std::vector<int32_t> first(n, -1), last(n, -1);
-  const auto use = [&](int32_t value, int32_t at) {
-    const int32_t id = root(value);
-    if (first[id] < 0) first[id] = at;
-    last[id] = at;
-  };
-  for (size_t at = 0; at < program_.size(); ++at) {
-    for (int32_t input : program_[at].input_values) {
-      if (input >= 0) use(input, static_cast<int32_t>(at));
-    }
-    for (int32_t output : program_[at].output_values) use(output, static_cast<int32_t>(at));
-  }
+void Plan::plan_memory(const std::vector<int64_t>& bytes, std::vector<int64_t>* offsets, int64_t* total) {
+  offsets->assign(graph_->values.size(), -1);
   struct Buffer {
     int32_t value;
     int64_t bytes;
   };
   std::vector<Buffer> buffers;
-  for (size_t id = 0; id < n; ++id) {
-    const Value& value = graph_->values[id];
-    if (first[id] < 0 || escapes_[id] || value.kind != ValueKind::kResult || value.alias >= 0) continue;
-    const int64_t bytes = (upper_bytes(*graph_, value) + 63) / 64 * 64;
-    buffers.push_back({static_cast<int32_t>(id), std::max<int64_t>(bytes, 64)});
+  for (int32_t id : root_list_) {
+    if (first_[id] < 0 || escapes_[id] || graph_->values[id].kind != ValueKind::kResult) continue;
+    buffers.push_back({id, std::max<int64_t>((bytes[id] + 63) / 64 * 64, 64)});
   }
   // Largest first, each at the lowest place free during its life.
   std::stable_sort(buffers.begin(), buffers.end(),
                    [](const Buffer& a, const Buffer& b) { return a.bytes > b.bytes; });
-  std::vector<Buffer> placed;
-  arena_bytes_ = 0;
+  // Placed buffers by the instructions they live through, so that a buffer meets only its contemporaries.
+  std::vector<std::vector<int32_t>> living(program_.size());
+  std::vector<int64_t> size_of(graph_->values.size(), 0);
+  std::vector<std::pair<int64_t, int64_t>> taken;
+  std::vector<int32_t> met(graph_->values.size(), -1);
+  *total = 0;
   for (const Buffer& buffer : buffers) {
-    std::vector<std::pair<int64_t, int64_t>> taken;
-    for (const Buffer& other : placed) {
-      if (first[other.value] <= last[buffer.value] && first[buffer.value] <= last[other.value]) {
-        taken.emplace_back(offsets_[other.value], offsets_[other.value] + other.bytes);
+    taken.clear();
+    for (int32_t at = first_[buffer.value]; at <= last_[buffer.value]; ++at) {
+      for (int32_t other : living[at]) {
+        if (met[other] == buffer.value) continue;
+        met[other] = buffer.value;
+        taken.emplace_back((*offsets)[other], (*offsets)[other] + size_of[other]);
       }
     }
     std::sort(taken.begin(), taken.end());
@@ -329,15 +387,19 @@ void Plan::plan_memory() {
       if (at + buffer.bytes <= begin) break;
       at = std::max(at, end);
     }
-    offsets_[buffer.value] = at;
-    arena_bytes_ = std::max(arena_bytes_, at + buffer.bytes);
-    placed.push_back(buffer);
+    (*offsets)[buffer.value] = at;
+    size_of[buffer.value] = buffer.bytes;
+    *total = std::max(*total, at + buffer.bytes);
+    for (int32_t when = first_[buffer.value]; when <= last_[buffer.value]; ++when) {
+      living[when].push_back(buffer.value);
+    }
   }
-  std::vector<int64_t> alive(program_.size() + 1, 0);
-  for (const Buffer& buffer : buffers) {
-    for (int32_t at = first[buffer.value]; at <= last[buffer.value]; ++at) alive[at] += buffer.bytes;
+  lower_bound_ = 0;
+  for (const auto& values : living) {
+    int64_t alive = 0;
+    for (int32_t value : values) alive += size_of[value];
+    lower_bound_ = std::max(lower_bound_, alive);
   }
-  lower_bound_ = *std::max_element(alive.begin(), alive.end());
 }
 
 ErrorPtr Plan::bind(const TensorRecord* const* inputs, size_t n_inputs, std::vector<int64_t>* symbols) const {
@@ -391,11 +453,11 @@ ErrorPtr Plan::bind(const TensorRecord* const* inputs, size_t n_inputs, std::vec
 }
 
 // Sizes of inputs that are expressions, such as batch + 1, once the symbols are known.
-ErrorPtr Plan::check_sizes(const TensorRecord* const* inputs) const {
+ErrorPtr Plan::check_sizes(const TensorRecord* const* inputs, const Shape& shape) const {
   const Graph& store = *graph_;
   for (size_t i = 0; i < store.inputs.size(); ++i) {
     const Value& value = store.values[store.inputs[i]];
-    const int64_t* expected = layouts_[store.inputs[i]].shape;
+    const int64_t* expected = shape.layouts[store.inputs[i]].shape;
     for (int32_t d = 0; d < value.rank; ++d) {
       if (inputs[i]->shape[d] == expected[d]) continue;
       return invalid("run: input '" + value.name + "' has size " + std::to_string(inputs[i]->shape[d]) + " at dim " +
@@ -406,11 +468,11 @@ ErrorPtr Plan::check_sizes(const TensorRecord* const* inputs) const {
   return nullptr;
 }
 
-void Plan::place(int32_t id, clika_value* out) const {
+// A value as kernels see it, but for its address.
+void Plan::describe(int32_t id, const Shape& shape, clika_value* out) const {
   const Value& value = graph_->values[id];
-  const Layout& layout = layouts_[id];
-  char* base = bases_[root(id)];
-  out->data = base == nullptr ? nullptr : base + layout.offset;
+  const Layout& layout = shape.layouts[id];
+  out->data = nullptr;
   out->shape = layout.shape;
   out->strides = value.scheme == CLIKA_DENSE ? layout.strides : nullptr;
   out->rank = value.rank;
@@ -423,112 +485,214 @@ void Plan::place(int32_t id, clika_value* out) const {
   out->nbytes = layout.nbytes;
 }
 
-ErrorPtr Plan::resize(const std::vector<int64_t>& symbols) {
+// The class of these symbol values, made on first need.
+ErrorPtr Plan::shape_for(const std::vector<int64_t>& symbols, Shape** out) {
+  for (const auto& known : shapes_) {
+    if (known->symbols == symbols) {
+      *out = known.get();
+      known->used = counters_.runs;
+      return nullptr;
+    }
+  }
+  const Graph& store = *graph_;
   std::vector<int64_t> expressions;
-  graph_->sizes.evaluate(symbols, &expressions);
-  for (size_t id = 0; id < graph_->values.size(); ++id) {
+  store.sizes.evaluate(symbols, &expressions);
+  auto made = std::make_unique<Shape>();
+  made->symbols = symbols;
+  made->used = counters_.runs;
+  made->layouts.resize(store.values.size());
+  for (size_t id = 0; id < store.values.size(); ++id) {
     if (!live_[id]) continue;
-    const Value& value = graph_->values[id];
-    int64_t shape[CLIKA_MAX_RANK];
+    const Value& value = store.values[id];
+    Layout& layout = made->layouts[id];
     long double total = 1;
     bool negative = false;
     for (int32_t d = 0; d < value.rank; ++d) {
-      shape[d] = Sizes::value(value.shape[d], expressions);
-      negative = negative || shape[d] < 0;
-      total *= static_cast<long double>(std::max<int64_t>(shape[d], 1));
-    }
-    if (negative || total > static_cast<long double>(kMaxElements)) {
-      return invalid("run: with these sizes a value of the plan has shape " + shape_text(value.rank, shape) +
-                     (negative ? ", and sizes must be >= 0" : ", more elements than can be addressed"));
-    }
-  }
-  ++counters_.resizes;
-  symbols_ = symbols;
-  for (size_t id = 0; id < graph_->values.size(); ++id) {
-    if (!live_[id]) continue;
-    const Value& value = graph_->values[id];
-    Layout& layout = layouts_[id];
-    for (int32_t d = 0; d < value.rank; ++d) {
       layout.shape[d] = Sizes::value(value.shape[d], expressions);
       layout.strides[d] = Sizes::value(value.strides[d], expressions);
+      negative = negative || layout.shape[d] < 0;
+      total *= static_cast<long double>(std::max<int64_t>(layout.shape[d], 1));
+    }
+    if (negative || total > static_cast<long double>(kMaxElements)) {
+      return invalid("run: with these sizes a value of the plan has shape " + shape_text(value.rank, layout.shape) +
+                     (negative ? ", and sizes must be >= 0" : ", more elements than can be addressed"));
     }
     layout.offset = Sizes::value(value.offset, expressions) * dtype_bits(value.dtype) / 8;
     layout.nbytes = value.storage != nullptr
                         ? static_cast<int64_t>(value.storage->nbytes()) - value.storage_offset
                         : dense_bytes(value.rank, layout.shape, value.dtype);
   }
-  for (Instruction& instruction : program_) {
+  ++counters_.resizes;
+  if (fixed_memory_) {
+    made->offsets = fixed_offsets_;
+    made->arena_bytes = arena_bytes_;
+  } else {
+    std::vector<int64_t> bytes(store.values.size(), 0);
+    for (int32_t id : root_list_) bytes[id] = made->layouts[id].nbytes;
+    plan_memory(bytes, &made->offsets, &made->arena_bytes);
+  }
+  made->operands.resize(program_.size());
+  for (size_t at = 0; at < program_.size(); ++at) {
+    const Instruction& instruction = program_[at];
     for (const Node::Patch& patch : instruction.patches) {
-      auto* values = const_cast<int64_t*>(instruction.attrs->items[patch.attr].v.ints);
-      values[patch.element] = Sizes::value(patch.size, expressions);
+      made->patched.push_back(Sizes::value(patch.size, expressions));
     }
-    instruction.inputs.assign(instruction.groups.size(), clika_value{});
-    instruction.items.assign(instruction.input_values.size(), clika_value{});
-    instruction.outputs.assign(instruction.output_values.size(), clika_value{});
+    Shape::Operands& operands = made->operands[at];
+    operands.inputs.assign(instruction.groups.size(), clika_value{});
+    operands.items.assign(instruction.input_values.size(), clika_value{});
+    operands.outputs.assign(instruction.output_values.size(), clika_value{});
+    const auto place = [&](int32_t id, clika_value* operand) {
+      if (id < 0) return;
+      describe(id, *made, operand);
+      const int32_t base = root(id);
+      const bool rests = made->offsets[base] >= 0 || store.values[base].storage != nullptr;
+      (rests ? made->resting : made->moving).push_back({operand, base, made->layouts[id].offset});
+    };
     size_t next = 0;
     for (size_t i = 0; i < instruction.groups.size(); ++i) {
       const int32_t group = instruction.groups[i];
       if (group < 0) {
-        ++next;
+        place(instruction.input_values[next++], &operands.inputs[i]);
         continue;
       }
-      instruction.inputs[i].kind = CLIKA_SEQUENCE;
-      instruction.inputs[i].n_items = group;
-      instruction.inputs[i].items = instruction.items.data() + next;
-      next += static_cast<size_t>(group);
+      operands.inputs[i].kind = CLIKA_SEQUENCE;
+      operands.inputs[i].n_items = group;
+      operands.inputs[i].items = operands.items.data() + next;
+      for (int32_t k = 0; k < group; ++k, ++next) place(instruction.input_values[next], &operands.items[next]);
     }
-    instruction.scalar_values.resize(instruction.scalars.size());
+    for (size_t i = 0; i < instruction.output_values.size(); ++i) {
+      place(instruction.output_values[i], &operands.outputs[i]);
+    }
+  }
+  if (shapes_.size() >= kMaxClasses) {
+    shapes_.erase(std::min_element(shapes_.begin(), shapes_.end(),
+                                   [](const auto& a, const auto& b) { return a->used < b->used; }));
+    ++counters_.evictions;
+  }
+  *out = made.get();
+  shapes_.push_back(std::move(made));
+  return nullptr;
+}
+
+// Binds inputs, finds the class, gives every root its bytes for this run. `fresh` owns what leaves as an output.
+ErrorPtr Plan::prepare(const TensorRecord* const* inputs, size_t n_inputs, Shape** shape,
+                       std::vector<Storage*>* fresh) {
+  const Graph& store = *graph_;
+  std::vector<int64_t> symbols;
+  if (ErrorPtr error = bind(inputs, n_inputs, &symbols)) return error;
+  if (ErrorPtr error = shape_for(symbols, shape)) return error;
+  Shape& current = **shape;
+  if (ErrorPtr error = check_sizes(inputs, current)) return error;
+  if (arena_ == nullptr || arena_size_ < current.arena_bytes) {
+    if (arena_ != nullptr) arena_->drop();
+    arena_ = nullptr;
+    if (current.arena_bytes != 0) {
+      arena_ = Storage::create(host_allocator(), static_cast<size_t>(current.arena_bytes), kHostDevice, false);
+      if (arena_ == nullptr || arena_->data() == nullptr) {
+        if (arena_ != nullptr) arena_->drop();
+        arena_ = nullptr;
+        arena_size_ = 0;
+        return make_error(CLIKA_INTERNAL, "OUT_OF_MEMORY",
+                          "run: cannot allocate " + std::to_string(current.arena_bytes) + " bytes for the plan");
+      }
+    }
+    arena_size_ = current.arena_bytes;
+  }
+  arena_bytes_ = current.arena_bytes;
+  size_t patch = 0;
+  for (Instruction& instruction : program_) {
+    for (const Node::Patch& place : instruction.patches) {
+      const_cast<int64_t*>(instruction.attrs->items[place.attr].v.ints)[place.element] = current.patched[patch++];
+    }
+  }
+  auto* arena = arena_ == nullptr ? nullptr : static_cast<char*>(arena_->data());
+  bool rest = !current.placed || current.rested != arena;
+  for (int32_t id : root_list_) {
+    const Value& value = store.values[id];
+    if (value.kind == ValueKind::kInput) {
+      bases_[id] = inputs[value.index]->data();
+      holders_[id] = inputs[value.index]->storage;
+    } else if (value.storage != nullptr) {
+      if (value.storage->data() == nullptr) {
+        value.storage->wait_for_read();
+        if (!value.storage->allocate()) return make_error(CLIKA_INTERNAL, "OUT_OF_MEMORY", "run: out of memory");
+      }
+      char* data = static_cast<char*>(value.storage->data()) + value.storage_offset;
+      rest = rest || bases_[id] != data;
+      bases_[id] = data;
+      holders_[id] = value.storage;
+    } else if (escapes_[id]) {
+      const auto bytes = static_cast<size_t>(std::max<int64_t>(current.layouts[id].nbytes, 1));
+      Storage* made = Storage::create(device_allocator(value.device), bytes, value.device, false);
+      if (made != nullptr) fresh->push_back(made);
+      if (made == nullptr || made->data() == nullptr) {
+        return make_error(CLIKA_INTERNAL, "OUT_OF_MEMORY",
+                          "run: cannot allocate " + std::to_string(bytes) + " bytes for an output");
+      }
+      bases_[id] = static_cast<char*>(made->data());
+      holders_[id] = made;
+    } else if (current.offsets[id] >= 0) {
+      bases_[id] = arena + current.offsets[id];
+      holders_[id] = arena_;
+    }
+  }
+  if (rest) {
+    for (const Shape::Moving& operand : current.resting) operand.value->data = bases_[operand.root] + operand.offset;
+    current.rested = arena;
+    current.placed = true;
+  }
+  for (const Shape::Moving& operand : current.moving) {
+    operand.value->data = bases_[operand.root] == nullptr ? nullptr : bases_[operand.root] + operand.offset;
   }
   return nullptr;
 }
 
-ErrorPtr Plan::execute(const clika_scalar* scalars) {
+void Plan::profile(bool on) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  profiling_ = on;
+  nanoseconds_.assign(program_.size(), 0);
+}
+
+ErrorPtr Plan::execute(Shape& shape, const clika_scalar* scalars) {
   auto polled = std::chrono::steady_clock::now();
-  for (size_t pc = 0; pc < program_.size();) {
-    Instruction& instruction = program_[pc];
-    ++counters_.instructions;
-    size_t next = 0;
-    for (size_t i = 0; i < instruction.groups.size(); ++i) {
-      const int32_t group = instruction.groups[i];
-      if (group < 0) {
-        const int32_t id = instruction.input_values[next++];
-        if (id >= 0) place(id, &instruction.inputs[i]);
-        continue;
+  for (size_t at = 0; at < program_.size(); ++at) {
+    Instruction& instruction = program_[at];
+    Shape::Operands& operands = shape.operands[at];
+    const auto started = profiling_ ? std::chrono::steady_clock::now() : polled;
+    if (instruction.given_scalars) {
+      for (size_t i = 0; i < instruction.scalars.size(); ++i) {
+        const ScalarRef& ref = instruction.scalars[i];
+        if (ref.input >= 0) instruction.scalar_values[i] = scalars[ref.input];
       }
-      for (int32_t k = 0; k < group; ++k, ++next) place(instruction.input_values[next], &instruction.items[next]);
     }
-    for (size_t i = 0; i < instruction.output_values.size(); ++i) {
-      place(instruction.output_values[i], &instruction.outputs[i]);
+    ErrorPtr error;
+    if (instruction.code == OpCode::kCall || instruction.code == OpCode::kPython) {
+      clika_call call{};
+      call.n_inputs = static_cast<uint32_t>(operands.inputs.size());
+      call.n_outputs = static_cast<uint32_t>(operands.outputs.size());
+      call.n_attrs = static_cast<uint32_t>(instruction.attrs->items.size());
+      call.n_scalars = static_cast<uint32_t>(instruction.scalar_values.size());
+      call.inputs = operands.inputs.data();
+      call.outputs = operands.outputs.data();
+      call.attrs = instruction.attrs->items.data();
+      call.scalars = instruction.scalar_values.data();
+      CallContext context;
+      error = instruction.code == OpCode::kPython
+                  ? python_call(instruction.python_kernel, &call, instruction.op.c_str())
+                  : run_kernel(*instruction.kernel, call, context);
+    } else if (instruction.code == OpCode::kMove) {
+      TensorRecord from = record_of(instruction.input_values[0], shape);
+      TensorRecord to = record_of(instruction.output_values[0], shape);
+      error = copy_device(from, &to);
+    } else {
+      error = run_control(instruction, shape, at);
     }
-    for (size_t i = 0; i < instruction.scalars.size(); ++i) {
-      const ScalarRef& ref = instruction.scalars[i];
-      instruction.scalar_values[i] = ref.input >= 0 ? scalars[ref.input] : ref.constant;
-    }
-    if (instruction.code == OpCode::kJump) {
-      pc = static_cast<size_t>(instruction.target);
-      continue;
-    }
-    if (instruction.code == OpCode::kBranch) {
-      pc = *static_cast<const uint8_t*>(instruction.inputs[0].data) ? pc + 1
-                                                                    : static_cast<size_t>(instruction.target);
-      continue;
-    }
-    clika_call call{};
-    call.n_inputs = static_cast<uint32_t>(instruction.inputs.size());
-    call.n_outputs = static_cast<uint32_t>(instruction.outputs.size());
-    call.n_attrs = static_cast<uint32_t>(instruction.attrs->items.size());
-    call.n_scalars = static_cast<uint32_t>(instruction.scalar_values.size());
-    call.inputs = instruction.inputs.data();
-    call.outputs = instruction.outputs.data();
-    call.attrs = instruction.attrs->items.data();
-    call.scalars = instruction.scalar_values.data();
-    CallContext context;
-    ErrorPtr error = instruction.code == OpCode::kPython
-                         ? python_call(instruction.python_kernel, &call, instruction.op.c_str())
-                         : run_kernel(*instruction.kernel, call, context);
     if (error) return error;
-    ++pc;
-    if ((pc & 15) == 0 && poll_signals != nullptr) {
+    if (profiling_) {
+      nanoseconds_[at] += std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() -
+                                                                               started).count();
+    }
+    if ((at & 15) == 15 && poll_signals != nullptr) {
       const auto now = std::chrono::steady_clock::now();
       if (now - polled > std::chrono::milliseconds(20)) {
         polled = now;
@@ -536,7 +700,183 @@ ErrorPtr Plan::execute(const clika_scalar* scalars) {
       }
     }
   }
+  counters_.instructions += program_.size();
   return nullptr;
+}
+
+// A value of this run as a tensor; borrows its storage.
+TensorRecord Plan::record_of(int32_t id, const Shape& shape) const {
+  const Value& value = graph_->values[id];
+  const int32_t base = root(id);
+  TensorRecord record;
+  record.rank = value.rank;
+  record.dtype = value.dtype;
+  record.scheme = value.scheme;
+  record.layout = value.layout;
+  record.device = value.device;
+  std::copy_n(shape.layouts[id].shape, CLIKA_MAX_RANK, record.shape);
+  std::copy_n(shape.layouts[id].strides, CLIKA_MAX_RANK, record.strides);
+  record.storage = holders_[base];
+  record.offset = bases_[base] - static_cast<char*>(holders_[base]->data()) + shape.layouts[id].offset;
+  return record;
+}
+
+namespace {
+
+void drop(std::vector<TensorRecord>* records) {
+  for (TensorRecord& record : *records) record.storage->drop();
+  records->clear();
+}
+
+// A number in a storage of its own, as an input of a body.
+TensorRecord number(int32_t dtype, int64_t value, Storage* storage) {
+  TensorRecord record;
+  record.rank = 0;
+  record.dtype = dtype;
+  record.device = kHostDevice;
+  record.storage = storage;
+  record.offset = 0;
+  if (dtype == CLIKA_BOOL) {
+    *static_cast<uint8_t*>(storage->data()) = value != 0;
+  } else {
+    *static_cast<int64_t*>(storage->data()) = value;
+  }
+  return record;
+}
+
+ErrorPtr copy_into(const TensorRecord& from, const TensorRecord& to, int64_t to_bytes, const char* what) {
+  const int64_t bytes = dense_bytes(from.rank, from.shape, from.dtype);
+  if (from.dtype != to.dtype || bytes != to_bytes || !from.contiguous()) {
+    return make_error(CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT",
+                      std::string("run: a body gives ") + what + " of " + std::to_string(bytes) + " bytes where " +
+                          std::to_string(to_bytes) + " are expected, or no contiguous one");
+  }
+  std::memcpy(static_cast<char*>(to.storage->data()) + to.offset,
+              static_cast<const char*>(from.storage->data()) + from.offset, static_cast<size_t>(bytes));
+  return nullptr;
+}
+
+}  // namespace
+
+// If, Loop and Scan: bodies are plans that run inside this one, over tensors of its memory.
+ErrorPtr Plan::run_control(Instruction& instruction, Shape& shape, size_t at) {
+  const Control& control = *instruction.control;
+  const Shape::Operands& operands = shape.operands[at];
+  const auto given = [&](size_t i) { return record_of(instruction.input_values[i], shape); };
+  const auto deliver = [&](size_t i, const TensorRecord& from, const char* what) {
+    return copy_into(from, record_of(instruction.output_values[i], shape), operands.outputs[i].nbytes, what);
+  };
+  const auto call = [&](Plan& body, const std::vector<TensorRecord>& inputs, std::vector<TensorRecord>* results) {
+    std::vector<const TensorRecord*> pointers;
+    for (const TensorRecord& record : inputs) pointers.push_back(&record);
+    return body.run_inside(pointers.data(), pointers.size(), results);
+  };
+  const size_t n = instruction.input_values.size();
+  std::vector<TensorRecord> results;
+  if (control.code == OpCode::kIf) {
+    const bool first = *static_cast<const uint8_t*>(operands.inputs[0].data) != 0;
+    std::vector<TensorRecord> inputs;
+    for (size_t i = 1; i < n; ++i) inputs.push_back(given(i));
+    ErrorPtr error = call(*control.bodies[first ? 0 : 1], inputs, &results);
+    for (size_t i = 0; i < results.size() && !error; ++i) error = deliver(i, results[i], "an output");
+    drop(&results);
+    return error;
+  }
+
+  const auto carried = static_cast<size_t>(control.carried);
+  Plan& body = *control.bodies[0];
+  const bool loops = control.code == OpCode::kLoop;
+  const size_t first_carried = loops ? 2 : 0;
+  const size_t first_outside = first_carried + carried + (loops ? 0 : static_cast<size_t>(control.scanned));
+  // How often: what the outputs that stack have room for, the trip count, the condition.
+  int64_t room = -1;
+  for (size_t i = carried; i < instruction.output_values.size(); ++i) room = operands.outputs[i].shape[0];
+  int64_t trips = std::numeric_limits<int64_t>::max();
+  bool going = true;
+  if (loops) {
+    if (instruction.input_values[0] >= 0) trips = *static_cast<const int64_t*>(operands.inputs[0].data);
+    if (instruction.input_values[1] >= 0) going = *static_cast<const uint8_t*>(operands.inputs[1].data) != 0;
+  } else {
+    trips = control.scanned > 0 ? operands.inputs[carried].shape[0] : std::max<int64_t>(room, 0);
+  }
+  Storage* counter = loops ? Storage::create(host_allocator(), 16, kHostDevice, false) : nullptr;
+  Storage* flag = loops ? Storage::create(host_allocator(), 16, kHostDevice, false) : nullptr;
+  std::vector<TensorRecord> state;
+  for (size_t i = 0; i < carried; ++i) state.push_back(given(first_carried + i));
+  std::vector<TensorRecord> owned;  // results of the last iteration, which `state` borrows
+  ErrorPtr error;
+  int64_t done = 0;
+  for (; done < trips && going && !error; ++done) {
+    if (room >= 0 && done >= room) {
+      error = invalid("run: a loop stacks more results than the " + std::to_string(room) + " it was recorded with");
+      break;
+    }
+    if (poll_signals != nullptr && (done & 255) == 255 && poll_signals()) {
+      error = make_error(CLIKA_UNAVAILABLE, "CANCELLED", "run: cancelled");
+      break;
+    }
+    std::vector<TensorRecord> inputs;
+    if (loops) {
+      inputs.push_back(number(CLIKA_INT64, done, counter));
+      inputs.push_back(number(CLIKA_BOOL, going, flag));
+    }
+    inputs.insert(inputs.end(), state.begin(), state.end());
+    for (int32_t k = 0; k < (loops ? 0 : control.scanned); ++k) {
+      TensorRecord slice = given(carried + static_cast<size_t>(k));
+      slice.offset += done * slice.strides[0] * dtype_bits(slice.dtype) / 8;
+      slice.rank -= 1;
+      std::copy(slice.shape + 1, slice.shape + CLIKA_MAX_RANK, slice.shape);
+      std::copy(slice.strides + 1, slice.strides + CLIKA_MAX_RANK, slice.strides);
+      inputs.push_back(slice);
+    }
+    for (size_t i = first_outside; i < n; ++i) inputs.push_back(given(i));
+    error = call(body, inputs, &results);
+    if (error) break;
+    size_t next = 0;
+    if (loops) {
+      going = *(static_cast<const uint8_t*>(results[0].storage->data()) + results[0].offset) != 0;
+      next = 1;
+    }
+    for (size_t i = 0; i < carried; ++i) state[i] = results[next + i];
+    for (size_t i = carried; i < instruction.output_values.size() && !error; ++i) {
+      TensorRecord to = record_of(instruction.output_values[i], shape);
+      const int64_t bytes = operands.outputs[i].nbytes / std::max<int64_t>(room, 1);
+      to.offset += done * bytes;
+      error = copy_into(results[next + i], to, bytes, "a slice");
+    }
+    drop(&owned);
+    owned.swap(results);
+  }
+  if (!error && room >= 0 && done != room) {
+    error = invalid("run: a loop ended after " + std::to_string(done) + " iterations, and its stacked results were "
+                    "recorded with " + std::to_string(room));
+  }
+  for (size_t i = 0; i < carried && !error; ++i) error = deliver(i, state[i], "a carried value");
+  drop(&owned);
+  if (counter != nullptr) counter->drop();
+  if (flag != nullptr) flag->drop();
+  return error;
+}
+
+// A run as part of another plan's: on its lane, which holds what this plan captured.
+ErrorPtr Plan::run_inside(const TensorRecord* const* inputs, size_t n_inputs, std::vector<TensorRecord>* results) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Shape* shape = nullptr;
+  std::vector<Storage*> fresh;
+  ErrorPtr error = prepare(inputs, n_inputs, &shape, &fresh);
+  if (!error) error = execute(*shape, nullptr);
+  ++counters_.runs;
+  if (!error) collect(*shape, results);
+  for (Storage* storage : fresh) storage->drop();
+  return error;
+}
+
+void Plan::collect(const Shape& shape, std::vector<TensorRecord>* results) const {
+  results->clear();
+  for (int32_t id : outputs_) {
+    results->push_back(record_of(id, shape));
+    results->back().storage->retain();
+  }
 }
 
 ErrorPtr Plan::run(const TensorRecord* const* inputs, size_t n_inputs, const clika_scalar* scalars,
@@ -547,48 +887,13 @@ ErrorPtr Plan::run(const TensorRecord* const* inputs, size_t n_inputs, const cli
                    std::to_string(n_scalars));
   }
   std::lock_guard<std::mutex> lock(mutex_);
-  std::vector<int64_t> symbols;
-  if (ErrorPtr error = bind(inputs, n_inputs, &symbols)) return error;
-  if (symbols != symbols_ || counters_.resizes == 0) {
-    if (ErrorPtr error = resize(symbols)) return error;
+  // Checked before anything waits: an input of another kind, and one whose bytes are not there yet.
+  for (size_t i = 0; i < n_inputs; ++i) {
+    if (inputs[i]->storage != nullptr && inputs[i]->storage->data() == nullptr) inputs[i]->storage->wait_for_read();
   }
-  if (ErrorPtr error = check_sizes(inputs)) return error;
-  if (arena_ == nullptr && arena_bytes_ != 0) {
-    arena_ = Storage::create(host_allocator(), static_cast<size_t>(arena_bytes_), kHostDevice, false);
-    if (arena_ == nullptr || arena_->data() == nullptr) {
-      if (arena_ != nullptr) arena_->drop();
-      arena_ = nullptr;
-      return make_error(CLIKA_INTERNAL, "OUT_OF_MEMORY",
-                        "run: cannot allocate " + std::to_string(arena_bytes_) + " bytes for the plan");
-    }
-  }
-  // Where every root's bytes are in this run.
-  std::vector<Storage*> fresh(store.values.size(), nullptr);
-  ErrorPtr failed;
-  for (size_t id = 0; id < store.values.size() && !failed; ++id) {
-    const Value& value = store.values[id];
-    if (value.alias >= 0) continue;
-    if (value.kind == ValueKind::kInput) {
-      bases_[id] = inputs[value.index]->data();
-    } else if (value.storage != nullptr) {
-      if (value.storage->data() == nullptr) {
-        value.storage->wait_for_read();
-        if (!value.storage->allocate()) failed = make_error(CLIKA_INTERNAL, "OUT_OF_MEMORY", "run: out of memory");
-      }
-      bases_[id] = static_cast<char*>(value.storage->data()) + value.storage_offset;
-    } else if (escapes_[id]) {
-      const auto bytes = static_cast<size_t>(std::max<int64_t>(layouts_[id].nbytes, 1));
-      fresh[id] = Storage::create(device_allocator(value.device), bytes, value.device, false);
-      if (fresh[id] == nullptr || fresh[id]->data() == nullptr) {
-        failed = make_error(CLIKA_INTERNAL, "OUT_OF_MEMORY",
-                            "run: cannot allocate " + std::to_string(bytes) + " bytes for an output");
-      } else {
-        bases_[id] = static_cast<char*>(fresh[id]->data());
-      }
-    } else if (offsets_[id] >= 0) {
-      bases_[id] = static_cast<char*>(arena_->data()) + offsets_[id];
-    }
-  }
+  Shape* shape = nullptr;
+  std::vector<Storage*> fresh;
+  ErrorPtr failed = prepare(inputs, n_inputs, &shape, &fresh);
   if (!failed) {
     std::vector<Access> accesses(accesses_);
     for (size_t i = 0; i < n_inputs; ++i) accesses.push_back({inputs[i]->storage, AccessKind::kRead});
@@ -602,7 +907,7 @@ ErrorPtr Plan::run(const TensorRecord* const* inputs, size_t n_inputs, const cli
       sequence = lane.begin_inline(accesses.data(), accesses.size());
     }
     failed = first_poison(accesses.data(), accesses.size());
-    if (!failed) failed = execute(scalars);
+    if (!failed) failed = execute(*shape, scalars);
     // A failed write poisons what it may have left half written. Cancelling is the caller's own wish: the
     // rows that the run was to write are unspecified, nothing else changed.
     if (failed && failed->code != "CANCELLED") {
@@ -613,36 +918,8 @@ ErrorPtr Plan::run(const TensorRecord* const* inputs, size_t n_inputs, const cli
     lane.end_inline(sequence);
     ++counters_.runs;
   }
-  if (!failed) {
-    results->clear();
-    for (int32_t id : outputs_) {
-      const Value& value = store.values[id];
-      const int32_t base = root(id);
-      TensorRecord record;
-      record.rank = value.rank;
-      record.dtype = value.dtype;
-      record.scheme = value.scheme;
-      record.layout = value.layout;
-      record.device = value.device;
-      std::copy_n(layouts_[id].shape, CLIKA_MAX_RANK, record.shape);
-      std::copy_n(layouts_[id].strides, CLIKA_MAX_RANK, record.strides);
-      record.offset = layouts_[id].offset;
-      if (fresh[base] != nullptr) {
-        record.storage = fresh[base];
-      } else if (store.values[base].kind == ValueKind::kInput) {
-        record.storage = inputs[store.values[base].index]->storage;
-        record.offset += inputs[store.values[base].index]->offset;
-      } else {
-        record.storage = store.values[base].storage;
-        record.offset += store.values[base].storage_offset;
-      }
-      record.storage->retain();
-      results->push_back(record);
-    }
-  }
-  for (Storage* storage : fresh) {
-    if (storage != nullptr) storage->drop();
-  }
+  if (!failed) collect(*shape, results);
+  for (Storage* storage : fresh) storage->drop();
   return failed;
 }
 

@@ -15,8 +15,28 @@ namespace clika {
 enum class OpCode : uint8_t {
   kCall = 0,    // a C kernel
   kPython = 1,  // a Python callable
-  kJump = 2,    // to `target`
-  kBranch = 3,  // to `target` when the bool operand 0 is false
+  kMove = 2,    // input 0 on the device of output 0
+  kIf = 3,      // body 0 where the bool in input 0 is true, else body 1; the other inputs are the bodies' inputs
+  kLoop = 4,    // see Loop
+  kScan = 5,    // see Scan
+};
+
+class Plan;
+
+// What an instruction with bodies needs to know beside its operands.
+//
+// Loop: inputs are trip count (int64, may be absent), condition (bool, may be absent), `carried` values, then values from
+// outside. The body takes (iteration int64, condition bool, carried..., outside...) and gives (condition, carried...,
+// scanned...). Outputs are the carried values and the scanned ones, stacked over iterations along a new dim 0.
+//
+// Scan: inputs are `carried` states, `scanned` tensors, then values from outside. The body takes (states..., one slice of
+// each scanned tensor along dim 0..., outside...) and gives (states..., slices...); outputs are the states and the slices,
+// stacked along a new dim 0.
+struct Control {
+  OpCode code;
+  std::vector<std::shared_ptr<Plan>> bodies;
+  int32_t carried = 0;
+  int32_t scanned = 0;
 };
 
 struct Instruction {
@@ -25,26 +45,29 @@ struct Instruction {
   void* python_kernel = nullptr;
   std::string op;
   int32_t node = -1;
-  int32_t target = 0;
   std::vector<int32_t> input_values;   // flattened sequences
   std::vector<int32_t> groups;         // see Node::groups
   std::vector<int32_t> output_values;
   std::shared_ptr<Attrs> attrs;
   std::vector<Node::Patch> patches;
   std::vector<ScalarRef> scalars;
-  // Operands as the kernel sees them; rebuilt when the symbols change, data patched per run.
-  std::vector<clika_value> inputs, items, outputs;
   std::vector<clika_scalar> scalar_values;
+  bool given_scalars = false;          // one of them arrives with a run
+  std::shared_ptr<const Control> control;
 };
 
 struct PlanCounters {
   uint64_t runs = 0;
-  uint64_t resizes = 0;  // runs whose symbols differed from the run before
+  uint64_t resizes = 0;    // runs whose symbols had no class yet
+  uint64_t evictions = 0;  // classes dropped for newer ones
   uint64_t instructions = 0;
 };
 
 class Plan {
  public:
+  // Classes of symbol values that a plan keeps ready.
+  static constexpr size_t kMaxClasses = 16;
+
   // `outputs` are values of the graph. Null and `error` when a node has no kernel.
   static std::unique_ptr<Plan> compile(std::shared_ptr<Graph> graph, const std::vector<int32_t>& outputs,
                                        ErrorPtr* error);
@@ -57,46 +80,87 @@ class Plan {
 
   const Graph& graph() const { return *graph_; }
   size_t instruction_count() const { return program_.size(); }
+  const Instruction& instruction(size_t i) const { return program_[i]; }
+  // Of the class that ran last, or of the upper bounds where memory is planned once.
   int64_t arena_bytes() const { return arena_bytes_; }
   int64_t lower_bound_bytes() const { return lower_bound_; }
   PlanCounters counters() const { return counters_; }
+  // Nanoseconds of each instruction are added up while this is on.
+  void profile(bool on);
+  const std::vector<int64_t>& profiled() const { return nanoseconds_; }
 
   // Set once by the Python side: calls a Python kernel (takes the GIL); looks for signals (true: stop).
   static ErrorPtr (*python_call)(void* callable, const clika_call* call, const char* op);
   static bool (*poll_signals)();
 
  private:
-  Plan() = default;
-  ErrorPtr bind(const TensorRecord* const* inputs, size_t n_inputs, std::vector<int64_t>* symbols) const;
-  void plan_memory();
-  ErrorPtr find_live();
-  ErrorPtr check_sizes(const TensorRecord* const* inputs) const;
-  ErrorPtr resize(const std::vector<int64_t>& symbols);
-  void place(int32_t value, clika_value* out) const;
-  ErrorPtr execute(const clika_scalar* scalars);
-  int32_t root(int32_t value) const;
-
-  std::shared_ptr<Graph> graph_;
-  std::vector<Instruction> program_;
-  std::vector<int32_t> outputs_;
-  std::vector<int64_t> offsets_;      // per value: arena offset of a planned root, else -1
-  std::vector<uint8_t> live_;         // per value: a run reads, writes or returns it
-  std::vector<uint8_t> escapes_;      // per value: a root that leaves as (part of) an output
   struct Layout {
     int64_t shape[CLIKA_MAX_RANK];
     int64_t strides[CLIKA_MAX_RANK];
     int64_t offset;  // bytes from the root's data
     int64_t nbytes;
   };
-  std::vector<Layout> layouts_;       // per value, for the current symbols
-  std::vector<int64_t> symbols_;
+  // One class of symbol values: layouts, operands as kernels see them, places in the arena.
+  struct Shape {
+    std::vector<int64_t> symbols;
+    std::vector<Layout> layouts;   // per value
+    std::vector<int64_t> offsets;  // per value: arena offset of a planned root, else -1
+    int64_t arena_bytes = 0;
+    struct Operands {
+      std::vector<clika_value> inputs, items, outputs;
+    };
+    std::vector<Operands> operands;  // per instruction
+    std::vector<int64_t> patched;    // values of all patches
+    struct Moving {
+      clika_value* value;
+      int32_t root;
+      int64_t offset;
+    };
+    std::vector<Moving> moving;      // operands that lie elsewhere in each run
+    std::vector<Moving> resting;     // operands in the arena or in captured storages
+    const char* rested = nullptr;    // the arena that `resting` points into, once `placed`
+    bool placed = false;
+    uint64_t used = 0;
+  };
+
+  Plan() = default;
+  ErrorPtr bind(const TensorRecord* const* inputs, size_t n_inputs, std::vector<int64_t>* symbols) const;
+  void plan_memory(const std::vector<int64_t>& bytes, std::vector<int64_t>* offsets, int64_t* total);
+  std::vector<int64_t> upper_sizes() const;
+  ErrorPtr find_live();
+  ErrorPtr check_sizes(const TensorRecord* const* inputs, const Shape& shape) const;
+  ErrorPtr shape_for(const std::vector<int64_t>& symbols, Shape** out);
+  ErrorPtr prepare(const TensorRecord* const* inputs, size_t n_inputs, Shape** shape, std::vector<Storage*>* fresh);
+  void describe(int32_t value, const Shape& shape, clika_value* out) const;
+  ErrorPtr execute(Shape& shape, const clika_scalar* scalars);
+  ErrorPtr run_inside(const TensorRecord* const* inputs, size_t n_inputs, std::vector<TensorRecord>* results);
+  ErrorPtr run_control(Instruction& instruction, Shape& shape, size_t at);
+  TensorRecord record_of(int32_t value, const Shape& shape) const;
+  void collect(const Shape& shape, std::vector<TensorRecord>* results) const;
+  int32_t root(int32_t value) const { return roots_[value]; }
+
+  std::shared_ptr<Graph> graph_;
+  std::vector<Instruction> program_;
+  std::vector<int32_t> outputs_;
+  std::vector<int32_t> roots_;        // per value: the value whose bytes it shares in the end
+  std::vector<int32_t> root_list_;    // live values that are roots
+  std::vector<uint8_t> live_;         // per value: a run reads, writes or returns it
+  std::vector<uint8_t> escapes_;      // per value: a root that leaves as (part of) an output
+  std::vector<int32_t> first_, last_; // per root: instructions of its first and last use
+  std::vector<std::unique_ptr<Shape>> shapes_;
+  bool fixed_memory_ = false;         // places are those of the upper bounds
+  std::vector<int64_t> fixed_offsets_;
   std::vector<char*> bases_;          // per value that is a root: its data in this run
+  std::vector<Storage*> holders_;     // per root: the storage of `bases_`, for bodies; borrowed
   std::vector<Access> accesses_;      // captured storages
   int64_t arena_bytes_ = 0;
   int64_t lower_bound_ = 0;
+  int64_t arena_size_ = 0;
   Storage* arena_ = nullptr;
   std::mutex mutex_;                  // one run at a time: the arena is one
   PlanCounters counters_;
+  bool profiling_ = false;
+  std::vector<int64_t> nanoseconds_;
 };
 
 }  // namespace clika
