@@ -100,6 +100,14 @@ void Store::set_input(int32_t node, int32_t port, int32_t value) {
   undo.c = before;
   if (marks_ > 0 && before >= 0) undo.uses.push_back(values_[before].uses);
   drop_use(before, node, port);
+  const auto& inputs = nodes_[node].inputs;
+  if (before >= 0 && std::find(inputs.begin(), inputs.begin() + port, before) == inputs.begin() + port) {
+    for (int32_t output : nodes_[node].outputs) {  // what shares the bytes of this input shares the new ones
+      if (values_[output].alias != before) continue;
+      values_[output].alias = value;
+      undo.list.push_back(output);
+    }
+  }
   nodes_[node].inputs[port] = value;
   if (value >= 0) {
     values_[value].uses.push_back({node, port});
@@ -234,6 +242,7 @@ void Store::undo(Undo& undo) {
       drop_use(held, undo.a, undo.b);
       held = undo.c;
       if (held >= 0) values_[held].uses = std::move(undo.uses[0]);
+      for (int32_t output : undo.list) values_[output].alias = held;
       break;
     }
     case Undo::kRemoveNode: {
