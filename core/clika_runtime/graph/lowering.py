@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from .._native._core import GraphRecorder, Port, Stream, SymInt, Tensor, tracing_scope
 from ..device import Device
-from ..errors import InvalidArgumentError, UnsupportedError
-from .opcode import AFTER, CUSTOM, IF, LOOP, MOVE, SCAN
+from ..errors import InvalidArgumentError
+from .activations import ACTIVATIONS, IDENTITY
+from .opcode import AFTER, IF, LOOP, MOVE, SCAN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -120,94 +121,87 @@ class Finalizing(_Base):
         return found
 
 
-def schedule(graph: Any) -> tuple[list[int], dict[int, list[int]]]:
+class Schedule:
     """An order of the nodes in which each comes after what it reads, and every read of bytes before
-    a later write to them. Where no order does both, bytes are kept aside: ``kept[node]`` are roots
-    to copy before the node writes."""
-    ids = graph.node_ids()
-    writers = [node for node in ids if any(graph.meta(value)[5] for value in graph.results(node))]
-    if not writers:
-        return ids, {}
-    place = {node: at for at, node in enumerate(ids)}
+    a later write to them. Where no order does both, ``kept[node]`` are the states of bytes that
+    have to be copied before the node writes."""
 
-    # The bytes a value stands for: (root, the last write that it has seen).
-    seen: dict[int, tuple[int, int]] = {}
+    def __init__(self, graph: Any) -> None:
+        self.graph = graph
+        self.order: list[int] = graph.node_ids()
+        self.kept: dict[int, list[int]] = {}
+        self._states: dict[int, int] = {}
+        writers = {
+            node: [value for value in graph.results(node) if graph.meta(value)[5]]
+            for node in self.order
+        }
+        writers = {node: values for node, values in writers.items() if values}
+        if writers:
+            self._arrange(writers)
 
-    def token(value: int) -> tuple[int, int]:
+    def state(self, value: int) -> int:
+        """What the bytes of a value hold: the value of the last write that it has seen, or the
+        value that they were made as."""
+        graph = self.graph
         path = []
-        while value not in seen:
+        while value not in self._states:
             path.append(value)
             alias, write = graph.meta(value)[4:6]
             if write or alias < 0:
-                root = value
-                while graph.meta(root)[4] >= 0:
-                    root = graph.meta(root)[4]
-                seen[value] = (root, value if write else root)
+                self._states[value] = value
                 break
             node = graph.producer_id(value)[0]
-            if node >= 0 and graph.op(node) == AFTER:
-                seen[value] = token(graph.ports(node)[1])
-                break
-            value = alias
+            value = graph.ports(node)[1] if node >= 0 and graph.op(node) == AFTER else alias
         for item in path:
-            seen[item] = seen[value]
-        return seen[path[-1]] if path else seen[value]
+            self._states[item] = self._states[value]
+        return self._states[value]
 
-    readers: dict[tuple[int, int], list[int]] = {}
-    for node in ids:
-        for value in graph.ports(node):
-            readers.setdefault(token(value), []).append(node)
-    waits: dict[int, set[int]] = {node: set() for node in ids}
-    needs: dict[int, set[int]] = {node: set() for node in ids}
-    for node in ids:
-        for value in graph.ports(node):
-            producer = graph.producer_id(value)[0]
-            if producer >= 0:
-                needs[node].add(producer)
-    overwrites: dict[int, list[tuple[int, int]]] = {}
-    for node in writers:
-        for value in graph.results(node):
-            alias, write = graph.meta(value)[4:6]
-            if write:
-                before = token(alias)
-                overwrites.setdefault(node, []).append(before)
-                waits[node].update(
-                    reader
-                    for reader in readers.get(before, ())
-                    if reader != node and graph.op(reader) != AFTER
+    def _arrange(self, writers: dict[int, list[int]]) -> None:
+        graph, ids = self.graph, self.order
+        place = {node: at for at, node in enumerate(ids)}
+        needs: dict[int, set[int]] = {}
+        readers: dict[int, set[int]] = {}
+        for node in ids:
+            producers = (graph.producer_id(value)[0] for value in graph.ports(node))
+            needs[node] = {producer for producer in producers if producer >= 0}
+            if graph.op(node) != AFTER:
+                for value in graph.ports(node):
+                    readers.setdefault(self.state(value), set()).add(node)
+        returned = {self.state(value) for _, value in graph.output_list()}
+        waits: dict[int, set[int]] = {}
+        for node, values in writers.items():
+            for value in values:
+                before = self.state(graph.meta(value)[4])
+                waits.setdefault(node, set()).update(readers.get(before, set()) - {node})
+                if before in returned:  # what an edit made: the run gives it after the write
+                    self.kept.setdefault(node, []).append(before)
+        left = {node: len(needs[node] | waits.get(node, set())) for node in ids}
+        blocks: dict[int, list[int]] = {}
+        for node in ids:
+            for other in needs[node] | waits.get(node, set()):
+                blocks.setdefault(other, []).append(node)
+        ready = [place[node] for node in ids if not left[node]]
+        heapq.heapify(ready)
+        order: list[int] = []
+        done: set[int] = set()
+        while len(order) < len(ids):
+            if not ready:
+                # Only reads of older bytes hold a writer back: it goes on, and they get a copy.
+                node = next(n for n in ids if n in writers and n not in done and needs[n] <= done)
+                self.kept.setdefault(node, []).extend(
+                    self.state(graph.meta(value)[4]) for value in writers[node]
                 )
-    order: list[int] = []
-    done: set[int] = set()
-    kept: dict[int, list[int]] = {}
-    blocks: dict[int, list[int]] = {}
-    left = {}
-    for node in ids:
-        pending = needs[node] | waits[node]
-        left[node] = len(pending)
-        for other in pending:
-            blocks.setdefault(other, []).append(node)
-    ready = [place[node] for node in ids if not left[node]]
-    heapq.heapify(ready)
-    while len(order) < len(ids):
-        if not ready:
-            # Only reads of older bytes hold a writer back: it goes on, and they get a copy.
-            node = next(
-                node for node in ids if node not in done and not needs[node] - done and waits[node]
-            )
-            for before in overwrites[node]:
-                kept.setdefault(node, []).append(before[1])
-            heapq.heappush(ready, place[node])
-            left[node] = 0
-        node = ids[heapq.heappop(ready)]
-        if node in done:
-            continue
-        done.add(node)
-        order.append(node)
-        for other in blocks.get(node, ()):
-            left[other] -= 1
-            if left[other] == 0 and other not in done:
-                heapq.heappush(ready, place[other])
-    return order, kept
+                heapq.heappush(ready, place[node])
+            node = ids[heapq.heappop(ready)]
+            if node in done:
+                continue
+            done.add(node)
+            order.append(node)
+            for other in blocks.get(node, ()):
+                left[other] -= 1
+                if left[other] == 0 and other not in done:
+                    heapq.heappush(ready, place[other])
+        self.order = order
 
 
 class _Lowering:
@@ -239,7 +233,7 @@ class _Lowering:
 
     def run(self) -> Program:
         graph = self.graph
-        order, kept = schedule(graph)
+        self.schedule = Schedule(graph)
         self.needed = _needed(graph)
         self.written = _written_constants(graph)
         names, devices = [], []
@@ -256,20 +250,24 @@ class _Lowering:
                 _DTYPES[dtype],
                 devices[-1],
             )
-        for node in order:
+        for node in self.schedule.order:
             if graph.op(node) and node in self.needed:
-                for value in kept.get(node, ()):
-                    raise UnsupportedError(
-                        f"finalize: '{graph.node_name(node)}' writes to bytes of "
-                        f"'{graph.value_name(value)}' that are read afterwards"
-                    )
                 self.node(node)
-        results = []
-        for name, value in graph.output_list():
-            results.append(self.of(value))
-            del name
-        plan = self.recorder.compile(results)
+        plan = self.recorder.compile([self.of(value) for _, value in graph.output_list()])
         return Program(graph, plan, names, devices)
+
+    def keep(self, states: list[int]) -> None:
+        """Copies what older versions show before a write goes over it: their later readers get
+        the copies."""
+        from .._native._core import plain_op
+
+        for value in self.graph.alive_values():
+            if self.schedule.state(value) not in states:
+                continue
+            if value in self.values or value in self.graph._constants:
+                self.values[value] = self.recorder.apply(
+                    plain_op("copy"), [self.traced(self.of(value))]
+                )
 
     def of(self, value: int) -> Any:
         found = self.values.get(value)
@@ -281,18 +279,69 @@ class _Lowering:
         graph = self.graph
         op = graph.op(node)
         inputs = [self.of(value) for value in graph.ports(node)]
+        if node in self.schedule.kept:
+            self.keep(self.schedule.kept[node])
         if op == AFTER:
             self.values[graph.results(node)[0]] = inputs[0]
             return
         if op == MOVE:
-            raise UnsupportedError("finalize: a graph on several devices cannot run yet")
-        if op in (IF, LOOP, SCAN, CUSTOM):
-            raise UnsupportedError(f"finalize: '{graph.node_name(node)}' cannot run yet")
+            (value,) = graph.results(node)
+            self.values[value] = self.recorder.move(inputs[0], self.place(graph.meta(value)[2]))
+            return
+        if op in (IF, LOOP, SCAN):
+            self.control(node, op, inputs)
+            return
         arguments = [self.argument(value, inputs) for value in graph._calls[node]]
         made = self.recorder.apply(getattr_op(op), arguments)
         made = made if isinstance(made, tuple) else (made,)
+        if node in graph._extras:
+            made = (self.finished(made[0], graph._extras[node], inputs), *made[1:])
         for value, result in zip(graph.results(node), made, strict=True):
             self.values[value] = result
+
+    def finished(self, result: Any, extras: dict[str, Any], inputs: list[Any]) -> Any:
+        """A node's result with the bias and the activation that it carries."""
+        if "bias" in extras:
+            add = [result, inputs[extras["bias"]], 1]
+            result = self.recorder.apply(getattr_op("add"), add)
+        name = extras.get("activation", IDENTITY)
+        if name != IDENTITY:
+            op, settings = ACTIVATIONS[name]
+            result = self.recorder.apply(getattr_op(op), [result, *settings.values()])
+        return result
+
+    def control(self, node: int, op: str, inputs: list[Any]) -> None:
+        """If, Loop, Scan: the bodies become programs that run inside this one."""
+        from .model_graph import _DTYPES
+
+        graph = self.graph
+        facts = graph._extras[node]
+        given: list[Any] = [
+            None if port is None else self.traced(inputs[port]) for port in graph._calls[node]
+        ]
+        bodies = []
+        for body in graph._bodies[node]:
+            if self.device is not None:
+                body._placed = self.device
+            bodies.append(_Lowering(body).run().plan)
+        metas = [graph.meta(value) for value in graph.results(node)]
+        made = self.recorder.control(
+            op,
+            given,
+            bodies,
+            facts.get("carried", 0),
+            facts.get("scanned", 0),
+            [
+                (_DTYPES[meta[0]], tuple(self.recorder.size(size) for size in meta[3]))
+                for meta in metas
+            ],
+        )
+        for value, result in zip(graph.results(node), made, strict=True):
+            self.values[value] = result
+
+    def traced(self, tensor: Any) -> Any:
+        """A concrete tensor as a constant of the recording."""
+        return tensor if tensor.is_traced else self.recorder.constant(tensor)
 
     def argument(self, value: Any, inputs: list[Any]) -> Any:
         if isinstance(value, Port):
@@ -312,8 +361,15 @@ def getattr_op(name: str) -> Any:
 
 
 def _needed(graph: Any) -> set[int]:
-    """Nodes that the outputs or writes to captured tensors need."""
+    """Nodes that the outputs need, and writes to what was there before the run."""
     work = [graph.producer_id(value)[0] for _, value in graph.output_list()]
+    for node in graph.node_ids():
+        for value in graph.results(node):
+            if graph.meta(value)[5]:
+                root = _root(graph, value)
+                producer = graph.producer_id(root)[0]
+                if producer < 0 or not graph.op(producer):
+                    work.append(node)
     needed: set[int] = set()
     while work:
         node = work.pop()
@@ -330,18 +386,15 @@ def _written_constants(graph: Any) -> set[int]:
     for node in graph.node_ids():
         for value in graph.results(node):
             if graph.meta(value)[5]:
-                root = value
-                while graph.meta(root)[4] >= 0:
-                    root = graph.meta(root)[4]
-                roots.add(root)
-    found = set()
-    for value in graph._constants:
-        root = value
-        while graph.meta(root)[4] >= 0:
-            root = graph.meta(root)[4]
-        if root in roots:
-            found.add(value)
-    return found
+                roots.add(_root(graph, value))
+    return {value for value in graph._constants if _root(graph, value) in roots}
+
+
+def _root(graph: Any, value: int) -> int:
+    """The value whose bytes a view or a version shares."""
+    while graph.meta(value)[4] >= 0:
+        value = graph.meta(value)[4]
+    return value
 
 
 def compile_graph(graph: ModelGraph) -> Program:

@@ -9,9 +9,11 @@ from .._native import _graph
 from .._native._core import Port, SymInt, Tensor, Tracer
 from ..device import Device
 from ..errors import InvalidArgumentError
+from .activations import CARRIERS, IDENTITY
 from .edits import Edits
 from .lowering import Finalizing
 from .opcode import NodeKind, op_code, spelled
+from .optimize import Optimizing
 from .queries import Queries
 from .spec import TensorSpec
 
@@ -22,7 +24,7 @@ _graph.set_enumerations(op_code, (NodeKind.Input, NodeKind.Operator))
 _DTYPES = {item.code: item for item in vars(dtypes).values() if isinstance(item, dtypes.dtype)}
 
 
-class ModelGraph(Queries, Edits, Finalizing, _graph.GraphStore):
+class ModelGraph(Queries, Edits, Optimizing, Finalizing, _graph.GraphStore):
     """A graph of operators: read it with queries, change it with edits and `optimize`, make it
     runnable with `finalize`, run it with `run`.
 
@@ -43,6 +45,7 @@ class ModelGraph(Queries, Edits, Finalizing, _graph.GraphStore):
         self._constants: dict[int, Tensor] = {}  # value -> its tensor
         self._bodies: dict[int, tuple[ModelGraph, ...]] = {}  # node -> subgraphs
         self._extras: dict[int, dict[str, Any]] = {}  # node -> attributes beside the operator's
+        self._pinned: dict[str, int] = {}  # symbol -> the size it was traced or read with
         self._states: dict[int, int] = {}  # value of an output -> constant that runs rewrite
         self._operators = 0  # ever made: the number in the next name
         self._placed: Any = None  # where `to` wants it
@@ -108,7 +111,10 @@ class ModelGraph(Queries, Edits, Finalizing, _graph.GraphStore):
                 if arg.type == "str" and arg.modes and value is None:
                     value = arg.default
                 found[arg.name] = value
-        found.update(self._extras.get(node, {}))
+        if self.op(node) in CARRIERS:
+            found["activation"] = IDENTITY
+        extras = self._extras.get(node, {})
+        found.update((name, value) for name, value in extras.items() if type(value) is not Port)
         return found
 
     def _shape(self, value: int) -> tuple[Any, ...]:
@@ -134,7 +140,7 @@ class ModelGraph(Queries, Edits, Finalizing, _graph.GraphStore):
         if self.node_id(name) >= 0:
             name = self.free_name(name)
         values = [self.add_value(*result) for result in results]
-        self._calls[self.add_node(op, name, list(inputs), values)] = call
+        self._calls[self.make_node(op, name, list(inputs), values)] = call
         return values
 
     def _add_constant(self, tensor: Tensor, shared: int = -1) -> int:
@@ -160,7 +166,7 @@ class ModelGraph(Queries, Edits, Finalizing, _graph.GraphStore):
 
         shape = [self._tracer.encoded(size) for size in spec.symbolic(self._tracer)]
         value: int = self.add_value(spec.dtype.code, 0, device_number(device), tuple(shape))
-        self.add_node("", spec.name, [], [value])
+        self.make_node("", spec.name, [], [value])
         return value
 
     # ---------------------------------------------------------- states of the graph

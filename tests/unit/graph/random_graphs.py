@@ -90,7 +90,7 @@ def build(plan: Blueprint, rng: random.Random | None = None) -> tuple[Graph, lis
         ]
         name = f"in_{node}" if node < plan.inputs else f"op_{number}"
         op = "" if node < plan.inputs else f"kind{len(plan.reads[node])}"
-        ids[node] = graph.add_node(op, name, [-1] * len(plan.reads[node]), values)
+        ids[node] = graph.make_node(op, name, [-1] * len(plan.reads[node]), values)
     edges = plan.edges()
     if rng is not None:
         rng.shuffle(edges)

@@ -29,7 +29,7 @@ def add(graph, name, *reads, op="op", shape=(2, 3), dtype=FLOAT32, outputs=1, al
     """A node that reads output 0 of nodes; an input of the graph where it has the operator ''."""
     values = [graph.add_value(dtype, 0, 0, shape, alias) for _ in range(outputs)]
     ids = [graph.results(graph.node_id(read.name))[0] for read in reads]
-    return graph.node_view(graph.add_node(op, name, ids, values))
+    return graph.node_view(graph.make_node(op, name, ids, values))
 
 
 def returns(graph, *nodes):

@@ -155,7 +155,7 @@ cdef class GraphStore:
         value.name = _text(name)
         return self.store.add_value(value)
 
-    def add_node(self, str op, str name, inputs, outputs):
+    def make_node(self, str op, str name, inputs, outputs):
         """An input of the graph has the operator ''."""
         cdef StoreNode node
         cdef int32_t id
