@@ -435,7 +435,9 @@ cdef class Op:
                 return value
             if kind == "device":
                 return Device(value)
-        except (TypeError, AttributeError):
+        except (AttributeError, OverflowError, TypeError, ValueError) as error:
+            if isinstance(error, _errors.ClikaRTError):
+                raise
             raise TypeError(f"{self.name}: {arg.name} must be {kind}, got {value!r}") from None
         raise TypeError(f"{self.name}: unknown kind {kind!r} of static argument {arg.name}")
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .record import RANDOM, RECORDS
+from .record import RANDOM, RECORDS, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -322,7 +322,7 @@ def _callable(name: str) -> Callable[..., Any]:
 
 def _fronted(found: Record, call: Callable[..., Any]) -> Callable[..., Any]:
     assert found.front is not None
-    function = found.front(call)
+    function = told(found.name, found.front(call))
     function.__name__ = function.__qualname__ = found.name
     function.__doc__ = call.__doc__
     return function

@@ -166,7 +166,7 @@ def binary(
     return op(
         name,
         doc=doc,
-        args=[tensor(first, number=True), tensor(second, number=True), *extra],
+        args=[tensor(first, ALL, number=True), tensor(second, ALL, number=True), *extra],
         infer=infer,
         promote=promote,
         traits={ELEMENTWISE, COMMUTATIVE} if commutative else {ELEMENTWISE},

@@ -36,6 +36,12 @@ def known(size: Any, value: int) -> bool:
     return type(size) is int and size == value
 
 
+def convertible(op: str, source: Meta, target: Meta) -> None:
+    """Refuses a source that is stored into a target whose dtype `cast` does not convert it to."""
+    if source.dtype is not target.dtype and (source.dtype.is_subbyte or target.dtype.is_subbyte):
+        fail(op, f"{source.dtype.name} cannot be converted to the {target.dtype.name} of input")
+
+
 def product(sizes: Iterable[Any]) -> Any:
     """Ints first, so that a symbolic product has one constant factor."""
     number = 1

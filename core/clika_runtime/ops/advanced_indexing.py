@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ._promotion import INDEX
-from ._shapes import Shape, broadcast, dim, fail, known, same, text
+from ._shapes import Shape, broadcast, convertible, dim, fail, known, same, text
 from .record import Meta, op, static, tensor
 
 
@@ -75,6 +75,7 @@ def _put(
             f"values {text(values.shape)} do not broadcast to the shape {text(shape)} of the "
             "places",
         )
+    convertible("index_put_", values, input)
     return Meta(input.shape, input.dtype)
 
 

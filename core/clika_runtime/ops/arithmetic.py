@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes, ops
-from ._promotion import FLOATS, INTS, NUMBERS, to_float
+from ._promotion import ALL, FLOATS, INTS, NUMBERS, to_float
 from ._rules import binary, common, numbers_wide
 from ._shapes import broadcast
 from .record import ELEMENTWISE, Meta, op, scalar, static, tensor
@@ -54,8 +54,8 @@ op(
     kernel.
     """,
     args=[
-        tensor("input", number=True),
-        tensor("other", number=True),
+        tensor("input", ALL, number=True),
+        tensor("other", ALL, number=True),
         static("rounding_mode", "str", "none", modes=("none", "trunc", "floor"), keyword_only=True),
     ],
     infer=_div,

@@ -38,8 +38,8 @@ op(
     """,
     args=[
         tensor("input", ALL),
-        tensor("min", optional=True, number=True),
-        tensor("max", optional=True, number=True),
+        tensor("min", ALL, optional=True, number=True),
+        tensor("max", ALL, optional=True, number=True),
     ],
     infer=_infer,
     promote=_promote,

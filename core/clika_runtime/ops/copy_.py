@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._shapes import broadcast, fail, text
+from ._shapes import broadcast, convertible, fail, text
 from .record import Meta, op, tensor
 
 
 def _infer(input: Meta, source: Meta) -> Meta:
     if broadcast("copy_", input.shape, source.shape) != tuple(input.shape):
         fail("copy_", f"a source {text(source.shape)} does not fit into {text(input.shape)}")
+    convertible("copy_", source, input)
     return Meta(input.shape, input.dtype)
 
 

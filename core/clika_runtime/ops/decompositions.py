@@ -38,8 +38,8 @@ def _least(m: Any, n: Any) -> Any:
     return m if same(m, n) or not isinstance(n, int) else n if not isinstance(m, int) else min(m, n)
 
 
-def _cholesky(input: Meta, upper: bool) -> Meta:
-    _square("cholesky", "input", input)
+def _square_like(name: str, input: Meta) -> Meta:
+    _square(name, "input", input)
     return Meta(input.shape, input.dtype)
 
 
@@ -52,7 +52,7 @@ op(
     is read. A matrix that is not positive definite is an error of the kernel.
     """,
     args=[tensor("input", WIDE), static("upper", "bool", False, keyword_only=True)],
-    infer=_cholesky,
+    infer=lambda input, upper: _square_like("cholesky", input),
     source=_GOLUB + "4.2",
 )
 
@@ -66,14 +66,17 @@ op(
     NaN.
     """,
     args=[tensor("input", WIDE), static("upper", "bool", False, keyword_only=True)],
-    infer=lambda input, upper: (_cholesky(input, upper), Meta(input.shape[:-2], dtypes.int32)),
+    infer=lambda input, upper: (
+        _square_like("cholesky_ex", input),
+        Meta(input.shape[:-2], dtypes.int32),
+    ),
     outputs=2,
     source=_GOLUB + "4.2",
 )
 
 
-def _lu_factor(input: Meta) -> tuple[Meta, Meta]:
-    batch, m, n = _matrices("lu_factor", "input", input)
+def _lu_factor(name: str, input: Meta) -> tuple[Meta, Meta]:
+    batch, m, n = _matrices(name, "input", input)
     return Meta(input.shape, input.dtype), Meta((*batch, _least(m, n)), dtypes.int32)
 
 
@@ -86,7 +89,7 @@ op(
     pivots[i] - 1 (int32), one after the other. A singular matrix has a 0 on U's diagonal.
     """,
     args=[tensor("input", WIDE)],
-    infer=_lu_factor,
+    infer=lambda input: _lu_factor("lu_factor", input),
     outputs=2,
     source=_GOLUB + "3.4",
 )
@@ -100,7 +103,7 @@ op(
     info is 0, or the place of the first 0 on U's diagonal.
     """,
     args=[tensor("input", WIDE)],
-    infer=lambda input: (*_lu_factor(input), Meta(input.shape[:-2], dtypes.int32)),
+    infer=lambda input: (*_lu_factor("lu_factor_ex", input), Meta(input.shape[:-2], dtypes.int32)),
     outputs=3,
     source=_GOLUB + "3.4",
 )
@@ -136,11 +139,6 @@ op(
 )
 
 
-def _inv(input: Meta) -> Meta:
-    _square("inv", "input", input)
-    return Meta(input.shape, input.dtype)
-
-
 op(
     "inv",
     doc="""
@@ -149,7 +147,7 @@ op(
     A singular matrix is an error of the kernel.
     """,
     args=[tensor("input", WIDE)],
-    infer=_inv,
+    infer=lambda input: _square_like("inv", input),
     source=_GOLUB + "3.4",
 )
 
@@ -162,7 +160,7 @@ op(
     info is 0, or the place of the first pivot that is 0: that matrix's inverse is NaN.
     """,
     args=[tensor("input", WIDE)],
-    infer=lambda input: (_inv(input), Meta(input.shape[:-2], dtypes.int32)),
+    infer=lambda input: (_square_like("inv_ex", input), Meta(input.shape[:-2], dtypes.int32)),
     outputs=2,
     source=_GOLUB + "3.4",
 )

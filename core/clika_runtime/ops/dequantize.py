@@ -10,6 +10,7 @@ from .record import Meta, op, static, tensor
 
 
 def _infer(weight: Meta, dtype: Any) -> Meta:
+    dtype = DEFAULT_FLOAT if dtype is None else dtype
     if dtype.name not in FLOATS:
         fail("dequantize", f"dtype must be one of {', '.join(sorted(FLOATS))}, got {dtype.name}")
     return Meta(weight.shape, dtype)

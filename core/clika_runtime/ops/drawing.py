@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
 from ._factory import place, sized
+from ._functions import of_tensors
 from ._promotion import ALL, DEFAULT_FLOAT, FLOATS, INTS, result_type
 from ._shapes import broadcast, fail, text
 from .record import FACTORY, RANDOM, Meta, op, scalar, static, tensor
@@ -225,6 +226,7 @@ op(
 
 
 def _dropout_front(call: Callable[..., Any]) -> Callable[..., Any]:
+    @of_tensors
     def dropout(
         input: Tensor,
         p: float = 0.5,

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, ops
+from ._functions import of_tensors
 from ._promotion import ALL, DEFAULT_FLOAT, INDEX
 from ._shapes import fail, text
 from .record import Meta, op, static, tensor
@@ -48,6 +49,7 @@ def renormed(name: str, weight: Any, max_norm: float, norm_type: float) -> Any:
 
 
 def _front(call: Callable[..., Any]) -> Callable[..., Any]:
+    @of_tensors
     def embedding(
         weight: Tensor,
         ids: Tensor,

@@ -33,12 +33,13 @@ into theirs. Its annotations are the public signature.
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["RECORDS", "Arg", "Meta", "Record", "View", "op", "scalar", "static", "tensor"]
+__all__ = ["RECORDS", "Arg", "Meta", "Record", "View", "op", "scalar", "static", "tensor", "told"]
 
 REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "REQUIRED"})()
 
@@ -326,10 +327,16 @@ def scalar(
 
 
 def _checked(name: str, args: list[Arg], infer: Callable[..., Any]) -> Callable[..., Any]:
-    """`infer` behind a look at schemes and dtypes of the tensor arguments; runs on a miss only."""
+    """`infer` behind a look at schemes and dtypes of the tensor arguments, and at statics that must
+    not be None, with bools as the integers that they stand for; runs on a miss only."""
 
-    def rule(*values: Any) -> Any:
-        for arg, value in zip(args, values, strict=False):
+    def rule(*given: Any) -> Any:
+        values = list(given)
+        for i, (arg, value) in enumerate(zip(args, given, strict=False)):
+            if value is True or value is False:
+                values[i] = int(value) if arg.kind == "static" and arg.type == "int" else value
+            if value is None and arg.kind == "static" and not arg.modes and arg.default is not None:
+                _refuse(f"{name}: {arg.name} must be of type {arg.type}, got None")
             if arg.kind != "tensor" or value is None:
                 continue
             if arg.sequence and isinstance(value, Meta):
@@ -338,7 +345,24 @@ def _checked(name: str, args: list[Arg], infer: Callable[..., Any]) -> Callable[
                 _check(name, arg, meta)
         return infer(*values)
 
-    return rule
+    return told(name, rule)
+
+
+def told(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with errors that name the operator, whichever part of it was refused."""
+
+    @wraps(function)
+    def named(*values: Any, **options: Any) -> Any:
+        try:
+            return function(*values, **options)
+        except RuntimeError as error:
+            from ..errors import ClikaRTError
+
+            if not isinstance(error, ClikaRTError) or name in str(error):
+                raise
+            raise type(error)(f"{name}: {error}", error.code_name) from error
+
+    return named
 
 
 def _check(name: str, arg: Arg, meta: Meta) -> None:
@@ -353,9 +377,13 @@ def _check(name: str, arg: Arg, meta: Meta) -> None:
             f"has dtype {meta.dtype.name}, which the operator does not take; convert it with .to() "
             f"to one of {', '.join(sorted(arg.dtypes))}"
         )
+    _refuse(f"{name}: {arg.name} {problem}")
+
+
+def _refuse(message: str) -> None:
     from ..errors import InvalidArgumentError
 
-    raise InvalidArgumentError(f"{name}: {arg.name} {problem}")
+    raise InvalidArgumentError(message)
 
 
 def op(
@@ -370,6 +398,8 @@ def op(
     if name in RECORDS:
         raise ValueError(f"operator '{name}' is declared twice")
     traits = frozenset(more.pop("traits", ()))
+    if more.get("compose") is not None:
+        more["compose"] = told(name, more["compose"])
     record = Record(name, doc, tuple(args), _checked(name, args, infer), traits, **more)
     RECORDS[name] = record
     return record

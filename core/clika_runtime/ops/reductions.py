@@ -313,7 +313,7 @@ op(
 
     See `vector_norm` for the orders 0, inf and -inf. The tensors are broadcast to one shape.
     """,
-    args=[tensor("input"), tensor("other"), static("p", "number", 2)],
+    args=[tensor("input", ALL), tensor("other", ALL), static("p", "number", 2)],
     infer=_infer_dist,
     promote=_dist_dtype,
     traits={REDUCTION},

@@ -33,9 +33,9 @@ def _declare(
         name,
         doc=doc,
         args=[
-            tensor("input"),
-            tensor(second),
-            tensor(third, number=number),
+            tensor("input", ALL),
+            tensor(second, ALL),
+            tensor(third, ALL, number=number),
             *([scalar("value", "number", 1, keyword_only=True)] if value else []),
         ],
         infer=infer,

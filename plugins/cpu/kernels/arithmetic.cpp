@@ -141,15 +141,15 @@ bool divides_by_zero(const clika_call* call) {
   return found;
 }
 
-int32_t zero_divisor(const clika_call* call) {
-  return fail(
-      call, CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT",
-      "integer division by zero: the divisor holds a 0; convert the operands to a floating-point dtype "
-      "or replace the zeros");
+int32_t zero_divisor(const clika_call* call, const char* op) {
+  return refuse(call,
+                "%s: integer division by zero: the divisor holds a 0; convert the operands to a "
+                "floating-point dtype or replace the zeros",
+                op);
 }
 
 int32_t run_div(const clika_call* call) {
-  if (divides_by_zero(call)) return zero_divisor(call);
+  if (divides_by_zero(call)) return zero_divisor(call, "div");
   switch (attr_int(call, 0, 0)) {
     case 1:
       return run_plain<DivideTrunc>(call);
@@ -161,15 +161,18 @@ int32_t run_div(const clika_call* call) {
 }
 
 int32_t run_remainder(const clika_call* call) {
-  return divides_by_zero(call) ? zero_divisor(call) : run_modulo<Remainder, kRemainderFloor>(call);
+  if (divides_by_zero(call)) return zero_divisor(call, "remainder");
+  return run_modulo<Remainder, kRemainderFloor>(call);
 }
 
 int32_t run_floor_divide(const clika_call* call) {
-  return divides_by_zero(call) ? zero_divisor(call) : run_modulo<DivideFloor, kQuotientFloor>(call);
+  if (divides_by_zero(call)) return zero_divisor(call, "floor_divide");
+  return run_modulo<DivideFloor, kQuotientFloor>(call);
 }
 
 int32_t run_fmod(const clika_call* call) {
-  return divides_by_zero(call) ? zero_divisor(call) : run_modulo<Fmod, kRemainderTrunc>(call);
+  if (divides_by_zero(call)) return zero_divisor(call, "fmod");
+  return run_modulo<Fmod, kRemainderTrunc>(call);
 }
 
 int32_t run_copysign(const clika_call* call) {

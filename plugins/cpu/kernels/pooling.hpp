@@ -304,7 +304,7 @@ template <int N, class C>
 int32_t run_power(const clika_call* call) {
   if (elements(call->outputs[0]) == 0) return CLIKA_OK;
   const double power = scalar_float(call, 0, 2.0);
-  if (power == 0.0) return refuse(call, "lp_pool: norm_type must not be 0");
+  if (power == 0.0) return refuse(call, "lp_pool%dd: norm_type must not be 0", N);
   Pooling p;
   if (!p.open(call, N)) return CLIKA_UNAVAILABLE;
   p.slide(N, call->attrs[0], call->attrs[1], nullptr, nullptr);

@@ -264,7 +264,8 @@ int32_t quantile(const clika_call* call) {
   const C* at = data_of<C>(q);
   for (int64_t k = 0; k < n_q; ++k) {
     if (!(at[k * q_step] >= 0 && at[k * q_step] <= 1)) {
-      return refuse(call, "quantile: q must be between 0 and 1, got %g", static_cast<double>(at[k * q_step]));
+      return refuse(call, "%s: q must be between 0 and 1, got %g", kSkipNan ? "nanquantile" : "quantile",
+                    static_cast<double>(at[k * q_step]));
     }
   }
   const int64_t interpolation = attr_int(call, 2, kLinear);
