@@ -70,7 +70,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from . import graph, io, modelverse, nn, ops, testing, tokenizer
+    from . import graph, io, modelverse, nn, ops, pytree, testing, tokenizer
     from ._native._core import Stream, Tensor, empty_cache, memory_stats, synchronize
     from .graph import TensorSpec, TracedGraph, trace
     from .io import (
@@ -138,6 +138,7 @@ __all__ = [
     "modelverse",
     "nn",
     "ops",
+    "pytree",
     "quantized_view",
     "save",
     "synchronize",

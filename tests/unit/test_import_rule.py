@@ -54,7 +54,9 @@ def test_one_operator_loads_its_own_record_only():
     assert {m for m in records if not m.startswith("_")} == {"arithmetic", "record"}
 
 
-@pytest.mark.parametrize("name", ["errors", "dtypes", "device", "plugins", "hooks", "_known"])
+@pytest.mark.parametrize(
+    "name", ["errors", "dtypes", "device", "plugins", "hooks", "pytree", "_known"]
+)
 def test_small_machinery_stays_small(name):
     _, modules = modules_after(f"from clika_runtime import {name}")
     assert not modules & (HEAVY - {"pluggy"})
