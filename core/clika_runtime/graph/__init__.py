@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from .._native._graph import Edge, Node, Value
+from . import transforms
 from .model_graph import ModelGraph
 from .opcode import NameKind, NodeKind, OpCode
+from .optimize import DefaultsOptions, OptimizeReport, Transform, TransformReport
+from .pattern import Pattern, RewriteMatch
 from .queries import (
     MAX_PATHS_WITHOUT_LIMIT,
     NameMatch,
@@ -18,6 +21,13 @@ from .spec import TensorSpec
 from .tracing import TracedGraph, trace
 
 __all__ = [
+    "transforms",
+    "TransformReport",
+    "Transform",
+    "RewriteMatch",
+    "Pattern",
+    "OptimizeReport",
+    "DefaultsOptions",
     "MAX_PATHS_WITHOUT_LIMIT",
     "Edge",
     "ModelGraph",

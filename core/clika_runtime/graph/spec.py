@@ -56,12 +56,14 @@ class TensorSpec:
             label if size < 0 else None for label, size in zip(names, self.dims, strict=True)
         )
 
+    def symbol_name(self, dim: int) -> str:
+        """The name that the size of a dynamic dim has."""
+        return self.dim_names[dim] or f"{self.name}_dim{dim}"
+
     def symbolic(self, tracer: Any) -> list[Any]:
         """The dims with symbols of ``tracer`` for the dynamic ones."""
         return [
-            size
-            if size > 0
-            else tracer.symbol(self.dim_names[dim] or f"{self.name}_dim{dim}", *DYNAMIC)
+            size if size > 0 else tracer.symbol(self.symbol_name(dim), *DYNAMIC)
             for dim, size in enumerate(self.dims)
         ]
 
