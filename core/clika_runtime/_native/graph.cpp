@@ -138,6 +138,29 @@ int64_t Sizes::modulo(int64_t a, int64_t b) {
   return opaque(a, b, true);
 }
 
+int64_t Sizes::take(const Sizes& from, int64_t size, const std::map<std::string, int64_t>& given) {
+  if (size >= 0) return size;
+  const Polynomial terms = from.polynomial(size);  // a copy: `from` may be this
+  int64_t sum = 0;
+  for (const auto& [monomial, coefficient] : terms) {
+    int64_t product = coefficient < 0 ? -coefficient : coefficient;
+    for (int32_t id : monomial) {
+      const Factor factor = from.factors_[id];
+      int64_t value;
+      if (factor.name.empty()) {  // its operands use only factors with smaller ids
+        const int64_t a = take(from, factor.a, given), b = take(from, factor.b, given);
+        value = factor.remainder ? modulo(a, b) : floor_divide(a, b);
+      } else {
+        const auto found = given.find(factor.name);
+        value = found != given.end() ? found->second : symbol(factor.name, factor.low, factor.high);
+      }
+      product = multiply(product, value);
+    }
+    sum = add(sum, coefficient < 0 ? negate(product) : product);
+  }
+  return sum;
+}
+
 void Sizes::bounds(int64_t size, int64_t* low, int64_t* high) const {
   if (size >= 0) {
     *low = *high = size;

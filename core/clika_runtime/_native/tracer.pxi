@@ -10,6 +10,23 @@ class Port(int):
         return f"Port({int(self)})"
 
 
+cdef extern from *:
+    """
+    static std::vector<int64_t> size_values(const clika::Sizes& sizes, const std::vector<int64_t>& symbols) {
+      std::vector<int64_t> values;
+      sizes.evaluate(symbols, &values);
+      return values;
+    }
+    static std::vector<std::string> symbol_names(const clika::Sizes& sizes) {
+      std::vector<std::string> names;
+      for (size_t i = 0; i < sizes.symbol_count(); ++i) names.push_back(sizes.symbol_name(i));
+      return names;
+    }
+    """
+    vector[int64_t] size_values(const Sizes& sizes, const vector[int64_t]& symbols) except +
+    vector[string] symbol_names(const Sizes& sizes) except +
+
+
 cdef int _trace_scopes = 0              # entered `tracing_scope`s of all threads: a cheap "nobody traces"
 cdef object _trace_scope = threading.local()
 
@@ -126,6 +143,47 @@ cdef class Tracer(Recording):
         """The value of a tensor as it is, without a look for later writes."""
         return self._captured(t)
 
+    def symbols(self):
+        """The names of the symbolic sizes."""
+        return [name.decode("utf-8", "replace") for name in symbol_names(self.graph.get().sizes)]
+
+    def values_at(self, symbols):
+        """What the expressions are for these values of `symbols`: the encoded size ``s`` below 0 is entry ``-s - 1``."""
+        return list(size_values(self.graph.get().sizes, symbols))
+
+    def steps(self, int32_t value):
+        """The encoded strides of a value; None where they are compact."""
+        return self.strides.get(value)
+
+    def adopt(self, int32_t value, int32_t like, steps=None):
+        """Gives an edit's new value the place in time of ``like``, and the encoded strides ``steps``."""
+        if steps is not None:
+            self.strides[value] = tuple(steps)
+        if like in self.stamp:
+            self.stamp[value] = self.stamp[like]
+
+    def forget_writes(self):
+        """Ends the time of the recording: from now on every value means itself, whatever was written after it."""
+        self.latest, self.stamp, self.refreshed = {}, {}, {}
+
+    def symbol_bounds(self):
+        """(lowest, highest) value of each of `symbols`."""
+        cdef int64_t low, high
+        cdef size_t i
+        found = []
+        for i in range(self.graph.get().sizes.symbol_count()):
+            self.graph.get().sizes.symbol_bounds(i, &low, &high)
+            found.append((low, high))
+        return found
+
+    def taken(self, Tracer other, int64_t size, dict given):
+        """An encoded size of another recording in this one, with the encoded sizes ``given`` in the place of its symbols
+        by name; a symbol that is not there becomes a symbol of the same name."""
+        cdef cpp_map[string, int64_t] sizes
+        for name, value in given.items():
+            sizes[name.encode()] = value
+        return self.graph.get().sizes.take(other.graph.get().sizes, size, sizes)
+
     def written_roots(self):
         """(root value, value of its last write) of everything that was written."""
         return list(self.latest.items())
@@ -148,12 +206,16 @@ cdef class Tracer(Recording):
             raise invalid("a tensor on device meta cannot be captured: it has no bytes")
         storage = <size_t>t.record.storage
         key = (storage, t.record.offset, t.record.dtype, t.record.scheme, t._sizes(), t._steps())
+        store = self.store()
         found = self.constants.get(key)
-        if found is None:
+        if found is None or not store.value_is_alive(found):
             first = self.storages.get(storage, -1)
-            found = self.store()._add_constant(t, first)
+            if first >= 0 and not store.value_is_alive(first):
+                first = -1
+            found = store._add_constant(t, first)
             self.constants[key] = found
-            self.storages.setdefault(storage, found)
+            if first < 0:
+                self.storages[storage] = found
             steps = t._steps()
             if not t.record.contiguous():
                 self.strides[found] = steps

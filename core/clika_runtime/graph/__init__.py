@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .._native._graph import Edge, Node, Value
 from . import transforms
+from .combine import Rename, extract, merge, split
 from .model_graph import ModelGraph
 from .opcode import NameKind, NodeKind, OpCode
 from .optimize import DefaultsOptions, OptimizeReport, Transform, TransformReport
@@ -24,6 +25,7 @@ __all__ = [
     "transforms",
     "TransformReport",
     "Transform",
+    "Rename",
     "RewriteMatch",
     "Pattern",
     "OptimizeReport",
@@ -44,5 +46,8 @@ __all__ = [
     "VisitAction",
     "WalkDirection",
     "WeightedPath",
+    "extract",
+    "merge",
+    "split",
     "trace",
 ]

@@ -135,6 +135,7 @@ class ModelGraph(Queries, Edits, Optimizing, Finalizing, _graph.GraphStore):
         self, op: str, call: list[Any], inputs: Sequence[int], results: Sequence[tuple[Any, ...]]
     ) -> list[int]:
         """A node under the next name; gives its values."""
+        self._check_recording(op, inputs)
         self._operators += 1
         name = f"{spelled(op)}_{self._operators}"
         if self.node_id(name) >= 0:
