@@ -72,7 +72,16 @@ from .errors import (
 if TYPE_CHECKING:
     from . import graph, io, modelverse, nn, ops, pytree, testing, tokenizer
     from ._native._core import Stream, Tensor, empty_cache, memory_stats, synchronize
-    from .graph import TensorSpec, TracedGraph, trace
+    from .graph import (
+        CompiledFunction,
+        CompiledModule,
+        TensorSpec,
+        TracedGraph,
+        compile,
+        eager,
+        trace,
+        tracing,
+    )
     from .io import (
         QTensor,
         load,
@@ -84,6 +93,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClikaRTError",
+    "CompiledFunction",
+    "CompiledModule",
     "Device",
     "DeviceProperties",
     "InternalError",
@@ -102,8 +113,10 @@ __all__ = [
     "accelerator",
     "bfloat16",
     "bool",
+    "compile",
     "cuda",
     "dtype",
+    "eager",
     "empty_cache",
     "enumerate_devices",
     "finfo",
@@ -145,6 +158,7 @@ __all__ = [
     "testing",
     "tokenizer",
     "trace",
+    "tracing",
     "uint1",
     "uint16",
     "uint2",
@@ -159,7 +173,18 @@ __all__ = [
 # Names that come from the native core whatever it publishes; other public names are looked up among
 # the operators, then among what the native core lists in its ``__all__``.
 _NATIVE = frozenset({"Stream", "Tensor", "empty_cache", "memory_stats", "synchronize"})
-_GRAPH = frozenset({"TensorSpec", "TracedGraph", "trace"})
+_GRAPH = frozenset(
+    {
+        "CompiledFunction",
+        "CompiledModule",
+        "TensorSpec",
+        "TracedGraph",
+        "compile",
+        "eager",
+        "trace",
+        "tracing",
+    }
+)
 # Names of ``io``; its ``dequantize`` is the operator, and takes a ``QTensor`` too.
 _IO = frozenset(
     {

@@ -89,15 +89,21 @@ def _tensor_leaves(tree):
 
 
 def eval(*trees):
-    """Waits for every tensor in nested dicts, lists and tuples; raises what a producer failed with."""
-    for leaf in _tensor_leaves(trees):
+    """Waits for every tensor in nested dicts, lists and tuples; raises what a producer failed with. A tensor of a
+    `tracing` scope is computed."""
+    leaves = list(_tensor_leaves(trees))
+    if any([(<Tensor>leaf).recorder is not None for leaf in leaves]):
+        _materialize(leaves)
+    for leaf in leaves:
         (<Tensor>leaf)._wait("eval")
 
 
 def async_eval(*trees):
-    """Makes sure that the work behind every tensor is submitted; does not wait."""
-    for _ in _tensor_leaves(trees):
-        pass
+    """Makes sure that the work behind every tensor is submitted; does not wait. A tensor of a `tracing` scope is
+    computed."""
+    leaves = list(_tensor_leaves(trees))
+    if any([(<Tensor>leaf).recorder is not None for leaf in leaves]):
+        _materialize(leaves)
 
 
 class MemoryStats(dict):

@@ -83,7 +83,8 @@ cdef class Tracer(Recording):
     write.
     """
 
-    cdef object store      # the ModelGraph; it owns this tracer
+    cdef object store      # gives the ModelGraph, which owns this tracer
+    cdef bint lazy
     cdef dict strides      # value -> encoded strides, where they are not compact
     cdef dict constants    # what a constant shows -> value
     cdef dict storages     # storage -> the first constant over it
@@ -91,8 +92,11 @@ cdef class Tracer(Recording):
     cdef dict stamp        # value -> `latest` of its root when it was made
     cdef dict refreshed    # (value, latest) -> the value of `after`
 
-    def __init__(self, store):
-        self.store = weakref.ref(store)
+    def __init__(self, store, bint lazy=False):
+        """``lazy`` is for a recording that nobody runs: the tracer keeps its graph, whose values `eval` computes, and
+        a write in place is refused."""
+        self.store = (lambda: store) if lazy else weakref.ref(store)
+        self.lazy = lazy
         self.strides = {}
         self.constants = {}
         self.storages = {}
@@ -251,6 +255,9 @@ cdef class Tracer(Recording):
     # ---------------------------------------------------- calls
     cdef object _record(self, Op op, list values):
         record = op.record
+        if self.lazy and record.mutates is not None:
+            raise _errors.ClikaRTError(f"{op.name}: a write in place cannot wait; leave tracing() or use eager() for it",
+                                       "FAILED_PRECONDITION")
         call = []
         inputs = []
         for i in range(op.n_args):
@@ -304,3 +311,24 @@ cdef class Tracer(Recording):
                 self.stamp[id] = id
         tensors = [self._tensor(id) for id in ids]
         return tensors[0] if single else tuple(tensors)
+
+
+def settle_lazy(list tensors, list results):
+    """Gives traced tensors the bytes of what was computed for them."""
+    cdef Tensor t, result
+    for t, result in zip(tensors, results):
+        t.record = result.record
+        t.record.storage.retain()
+        t.recorder = None
+
+
+cdef int _materialize(list leaves) except -1:
+    """Computes the traced tensors of lazy recordings."""
+    waiting = {}
+    for leaf in leaves:
+        tracer = (<Tensor>leaf).recorder
+        if isinstance(tracer, Tracer) and (<Tracer>tracer).lazy:
+            waiting.setdefault(id(tracer), (tracer, []))[1].append(leaf)
+    for tracer, tensors in waiting.values():
+        settle_lazy(tensors, (<Tracer>tracer).store()._evaluate([(<Tensor>t).record.value for t in tensors]))
+    return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .._native._graph import Edge, Node, Value
 from . import transforms
 from .combine import Rename, extract, merge, split
+from .compiled import CompiledFunction, CompiledModule, compile
 from .model_graph import ModelGraph
 from .opcode import NameKind, NodeKind, OpCode
 from .optimize import DefaultsOptions, OptimizeReport, Transform, TransformReport
@@ -18,10 +19,16 @@ from .queries import (
     WalkDirection,
     WeightedPath,
 )
+from .scopes import eager, tracing
 from .spec import TensorSpec
 from .tracing import TracedGraph, trace
 
 __all__ = [
+    "CompiledFunction",
+    "CompiledModule",
+    "compile",
+    "eager",
+    "tracing",
     "transforms",
     "TransformReport",
     "Transform",

@@ -397,6 +397,24 @@ def _root(graph: Any, value: int) -> int:
     return value
 
 
+def evaluate(graph: Any, values: list[int]) -> list[Any]:
+    """The tensors of values that depend on no input."""
+    needed: set[int] = set()
+    work = [graph.producer_id(value)[0] for value in values]
+    while work:
+        node = work.pop()
+        if node >= 0 and node not in needed:
+            needed.add(node)
+            work.extend(graph.producer_id(value)[0] for value in graph.ports(node))
+    with tracing_scope(None):
+        lowering = _Lowering(graph)
+        lowering.schedule, lowering.written = Schedule(graph), set()
+        for node in lowering.schedule.order:
+            if node in needed:
+                lowering.node(node)
+        return [lowering.of(value) for value in values]
+
+
 def compile_graph(graph: ModelGraph) -> Program:
     """The program of a graph as it stands."""
     with tracing_scope(None):

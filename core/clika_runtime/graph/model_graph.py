@@ -11,7 +11,7 @@ from ..device import Device
 from ..errors import InvalidArgumentError
 from .activations import CARRIERS, IDENTITY
 from .edits import Edits
-from .lowering import Finalizing
+from .lowering import Finalizing, evaluate
 from .opcode import NodeKind, op_code, spelled
 from .optimize import Optimizing
 from .queries import Queries
@@ -169,6 +169,10 @@ class ModelGraph(Queries, Edits, Optimizing, Finalizing, _graph.GraphStore):
         value: int = self.add_value(spec.dtype.code, 0, device_number(device), tuple(shape))
         self.make_node("", spec.name, [], [value])
         return value
+
+    def _evaluate(self, values: list[int]) -> list[Tensor]:
+        """The tensors of values that depend on no input."""
+        return evaluate(self, values)
 
     # ---------------------------------------------------------- states of the graph
     def _check_editable(self, call: str) -> None:

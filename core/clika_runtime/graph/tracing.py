@@ -19,10 +19,13 @@ class TracedGraph:
     """What `trace` gives: the graph, and how its inputs and outputs stand in the function's own
     arguments and results. ``graph`` is the `ModelGraph`; what a graph has can be asked here too."""
 
-    def __init__(self, graph: ModelGraph, inputs: Any, outputs: Any) -> None:
+    TENSOR: Any = type("Tensor", (), {"__repr__": lambda self: "TENSOR"})()
+
+    def __init__(self, graph: ModelGraph, inputs: Any, outputs: Any, leaves: list[Any]) -> None:
         self.graph = graph
         self.input_structure = inputs  # of the arguments, as a TreeSpec
         self.output_structure = outputs  # of what the function returned
+        self.static_outputs = leaves  # its leaves, with TENSOR for one that the graph makes
 
     def optimize(self, *args: Any, **options: Any) -> Any:
         """`ModelGraph.optimize`."""
@@ -40,13 +43,9 @@ class TracedGraph:
         """Runs the finalized graph over arguments such as the function took, and gives a result
         such as it gave."""
         leaves = [leaf for leaf in pytree.tree_leaves(list(args)) if isinstance(leaf, Tensor)]
-        results = self.graph.run(leaves)
-        return pytree.tree_unflatten(self.output_structure, results[: self._returned])
-
-    @property
-    def _returned(self) -> int:
-        count: int = self.output_structure.num_leaves
-        return count
+        results = iter(self.graph.run(leaves))
+        found = [next(results) if leaf is self.TENSOR else leaf for leaf in self.static_outputs]
+        return pytree.tree_unflatten(self.output_structure, found)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -66,6 +65,7 @@ def trace(
     output_names: Sequence[str] | None = None,
     graph_name: str | None = None,
     dynamic_axes: Mapping[str, Any] | None = None,
+    static_outputs: bool = False,
 ) -> TracedGraph:
     """Runs ``fn`` once over stand-ins without values and gives the graph of its operators.
 
@@ -73,7 +73,8 @@ def trace(
     for it: a list is the one argument, a tuple is spread over the arguments, and both may hold
     lists, dicts and further containers of tensors; leaves that are no tensors are passed as they
     are. ``dynamic_axes`` maps an input's name to the axes whose size may change (a list, or a
-    dict from axis to the name of the size).
+    dict from axis to the name of the size). ``static_outputs`` lets ``fn`` also return what is no
+    tensor: a call of the `TracedGraph` gives it back as it is.
 
     A tensor that ``fn`` finds around it becomes a constant of the graph. Where ``fn`` writes to one
     in place, its new value is a further output ``state_out_0``, ..., and every run rewrites it.
@@ -110,8 +111,12 @@ def trace(
         found = fn(*arguments)
     leaves, returned = pytree.tree_flatten(found)
     values = []
+    statics: list[Any] = []
     for leaf in leaves:
+        statics.append(TracedGraph.TENSOR if isinstance(leaf, Tensor) else leaf)
         if not isinstance(leaf, Tensor):
+            if static_outputs:
+                continue
             raise InvalidArgumentError(
                 f"trace: the function must return tensors, got {type(leaf).__name__}"
             )
@@ -132,7 +137,7 @@ def trace(
         outputs.append((name, value))
         graph._states[value] = root
     graph.set_output_list(outputs)
-    return TracedGraph(graph, structure, returned)
+    return TracedGraph(graph, structure, returned, statics)
 
 
 def _names(given: Sequence[str], count: int) -> list[str]:
@@ -164,7 +169,7 @@ def _stand_ins(
     names = (
         _names(input_names, len(tensors))
         if input_names is not None
-        else _default_names(fn, [path for path, _ in tensors])
+        else default_names(fn, [path for path, _ in tensors])
     )
     _unique("input", names)
     leaves = []
@@ -173,6 +178,9 @@ def _stand_ins(
         if isinstance(leaf, Tensor):
             name = next(waiting)
             spec = _spec_of(name, leaf, dynamic_axes.get(name, ()))
+            for dim, size in enumerate(leaf.shape):
+                if spec.dims[dim] < 0:
+                    graph._pinned.setdefault(spec.symbol_name(dim), size)
             leaf = graph._tracer.tensor(graph._add_input(spec, leaf.device))
         leaves.append(leaf)
     return tuple(pytree.tree_unflatten(structure, leaves)), structure
@@ -190,17 +198,29 @@ def _spec_of(name: str, tensor: Tensor, axes: Any) -> TensorSpec:
     )
 
 
-def _default_names(fn: Any, paths: list[Any]) -> list[str]:
-    """A tensor is called by the argument it stands in, else by its place there."""
+def default_names(fn: Any, paths: list[Any]) -> list[str]:
+    """A tensor is called by the argument it stands in and by its place there. A path begins with
+    the position or the keyword of the argument."""
     try:
         parameters = list(inspect.signature(fn).parameters)
     except (TypeError, ValueError):
         parameters = []
-    names = []
+    names: list[str] = []
     for path in paths:
-        first, *rest = path
-        at = int(first.key) if hasattr(first, "key") else int(first.idx)
-        name = parameters[at] if at < len(parameters) else f"input_{at}"
-        words = [str(getattr(entry, "key", getattr(entry, "name", entry))) for entry in rest]
-        names.append("_".join([name, *words]) if words else name)
+        first, *rest = [_word(entry) for entry in path]
+        if isinstance(first, int):
+            first = parameters[first] if first < len(parameters) else f"input_{first}"
+        name = base = "_".join(str(word) for word in (first, *rest))
+        number = 1
+        while name in names:
+            name, number = f"{base}_{number}", number + 1
+        names.append(name)
     return names
+
+
+def _word(entry: Any) -> Any:
+    """What a key path's entry is called: a position, a key, an attribute."""
+    for slot in ("idx", "key", "name"):
+        if hasattr(entry, slot):
+            return getattr(entry, slot)
+    return entry
