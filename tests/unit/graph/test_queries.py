@@ -366,6 +366,25 @@ def test_a_cutoff_is_counted_exactly():
         assert (path.cost, len(path.edges)) == (30 - cutoff, cutoff)
 
 
+def test_of_equal_paths_the_shortest_counts():
+    graph = Graph()
+    x = add(graph, "x", op="")
+    long = add(graph, "b", add(graph, "a", x))
+    short = add(graph, "c", x)
+    last = add(graph, "last", long, short)
+    assert names(graph.shortest_path(x, last)) == ["x", "c", "last"]
+    free = graph.shortest_path(x, last, edge_cost=lambda edge: 0.0)
+    assert names(free.nodes) == ["x", "c", "last"]
+    # A chain of work is not cut short where it costs nothing.
+    assert names(graph.critical_path(lambda node: 0.0).nodes)[:1] == ["x"]
+    assert names(graph.critical_path(lambda node: float(node == last)).nodes) == [
+        "x",
+        "a",
+        "b",
+        "last",
+    ]
+
+
 def test_paths_stay_as_they_were_found(graph):
     x, sub = graph.node("x"), graph.node("sub")
     paths = graph.all_simple_paths(x, sub)
@@ -468,6 +487,18 @@ def test_min_memory_follows_views_and_outputs():
     assert _graph.peak_bytes(graph, made) == 3 * 400 + 4
     assert _graph.peak_bytes(graph, least) == 400 + 3 * 4
     assert names(least)[:4] == ["x", "big0", "view", "small0"]
+
+
+def test_min_memory_sees_who_reads_last():
+    graph = Graph()
+    x = add(graph, "x", op="")
+    big = add(graph, "big", x, shape=(100,))
+    one = add(graph, "one", big, shape=(1,))
+    after_one = add(graph, "after_one", one, shape=(2,))
+    half = add(graph, "half", big, shape=(50,))  # once `one` has run, this frees `big`
+    returns(graph, one, after_one, half)
+    order = names(graph.topological_order("min_memory"))
+    assert order == ["x", "big", "one", "half", "after_one"]
 
 
 def test_cuts_count_bytes():

@@ -193,7 +193,7 @@ def test_min_memory_order():
 
 
 def test_paths():
-    for _, graph, nodes, rank, oracle, rng in cases():
+    for plan, graph, nodes, rank, oracle, rng in cases():
         src, dst = sorted(rng.choices(range(len(nodes)), k=2))
         cutoff = rng.choice([None, None, 0, 1, 2, 3, 5])
         avoided = {node for node in range(len(nodes)) if rng.random() < 0.1}
@@ -235,8 +235,10 @@ def test_paths():
             assert not graph.has_path(nodes[dst], nodes[src])
             assert list(graph.all_simple_paths(nodes[dst], nodes[src])) == []
 
-        costs = {edge: float(rng.randint(-3, 9)) for edge in (key(e, rank) for e in graph.edges())}
-        path = graph.shortest_path(*ends, **options, edge_cost=lambda e: costs[key(e, rank)])  # noqa: B023
+        high = rng.choice([0, 1, 9])  # many, some, few paths cost the same
+        costs = {edge: float(rng.randint(-high // 3, high)) for edge in plan.edges()}
+        cost = lambda edge: costs[key(edge, rank)]  # noqa: B023, E731
+        path = graph.shortest_path(*ends, **options, edge_cost=cost)
         totals = [(sum(costs[edge] for edge in steps), len(steps)) for steps in edge_paths]
         if not totals:
             assert (path.nodes, path.edges, path.cost) == ([], [], math.inf)
