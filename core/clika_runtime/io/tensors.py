@@ -6,15 +6,18 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from clika_runtime import dtypes
+from clika_runtime import dtypes, pytree
 from clika_runtime.errors import InvalidArgumentError, UnsupportedError
 
-from ._files import shown
+from ._files import invalid, shown
 from .gguf import GgufFile, open_gguf
 from .safetensors import SafetensorsFile, open_safetensors, write_safetensors
 
 if TYPE_CHECKING:
     from clika_runtime._native._core import Tensor
+
+# The entry of a file's metadata that holds the structure of a saved tree.
+_TREESPEC = "clika_runtime.treespec"
 
 __all__ = ["load", "load_gguf", "load_safetensors", "make_tensor", "save", "save_safetensors"]
 
@@ -69,12 +72,31 @@ def load_safetensors(path: str | os.PathLike[str], device: Any = None) -> dict[s
     return _all(open_safetensors(path), device)
 
 
-def load(path: str | os.PathLike[str], device: Any = "cpu") -> dict[str, Tensor]:
-    """Load a state dict that ``save`` (or any other program) wrote as safetensors.
+def load(path: str | os.PathLike[str], device: Any = "cpu") -> Any:
+    """Load what ``save`` wrote: a state dict (of any other program too), a tensor or a tree.
 
-    Errors: ``NotFoundError`` (``NO_SUCHFILE``) for a missing file, others as ``load_safetensors``.
+    Errors: ``NotFoundError`` (``NO_SUCHFILE``) for a missing file; ``InvalidArgumentError`` for a
+    tree whose tensors are not those of its structure, or that holds a class that is not registered
+    (``load_safetensors`` reads such a file by name); others as ``load_safetensors``.
     """
-    return load_safetensors(path, device)
+    file = open_safetensors(path)
+    text = file.metadata.get(_TREESPEC)
+    if text is None:
+        return _all(file, device)
+    spec = pytree.treespec_loads(text)
+    names = [_leaf_name(path) for path in spec.key_paths()]
+    if sorted(names) != sorted(file.tensors):
+        raise invalid(
+            file.path,
+            f"the tensors {shown(sorted(file.tensors))} are not the leaves of the saved tree, "
+            f"{shown(sorted(names))}; load_safetensors reads the file by name",
+        )
+    return spec.unflatten([make_tensor(file, name, device) for name in names])
+
+
+def _leaf_name(path: pytree.KeyPath) -> str:
+    """The name of a leaf in a file; a tensor alone has an empty path."""
+    return pytree.keystr(path) or "tensor"
 
 
 def save_safetensors(
@@ -110,9 +132,29 @@ def save_safetensors(
     write_safetensors(path, rows, metadata)
 
 
-def save(obj: Mapping[str, Tensor], path: str | os.PathLike[str]) -> None:
-    """Save a state dict under its own keys, in its order, as safetensors.
+def save(obj: Any, path: str | os.PathLike[str]) -> None:
+    """Save a tensor, a state dict or any pytree of tensors as safetensors.
 
-    Errors as ``save_safetensors``.
+    A state dict is saved under its own keys, in its order; a deeper tree as one tensor per leaf,
+    named by ``pytree.keystr`` of its key path, with the structure in the file's metadata. None is
+    kept as part of the structure. Errors: ``InvalidArgumentError`` for a leaf that is no tensor,
+    two leaves of one name, a class without ``serialized_type_name``; others as
+    ``save_safetensors``.
+
+    >>> save({"layers": [{"w": weight}]}, "tree.safetensors")  # doctest: +SKIP
     """
-    save_safetensors(obj, path)
+    if isinstance(obj, Mapping) and all(
+        isinstance(name, str) and pytree.tree_structure(value, none_is_leaf=False).is_leaf()
+        for name, value in obj.items()
+    ):
+        save_safetensors(obj, path)
+        return
+    leaves, spec = pytree.tree_flatten(obj, none_is_leaf=False)
+    names = [_leaf_name(key_path) for key_path in spec.key_paths()]
+    if len(set(names)) != len(names):
+        raise InvalidArgumentError(
+            f"save: leaves of a tree need names of their own, found {shown(sorted(names))}"
+        )
+    save_safetensors(
+        dict(zip(names, leaves, strict=True)), path, {_TREESPEC: pytree.treespec_dumps(spec)}
+    )

@@ -171,9 +171,9 @@ def test_block_sizes_of_the_native_core() -> None:
 def test_what_cannot_be_saved(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     with pytest.raises(InvalidArgumentError, match="expected a mapping of names to tensors"):
-        io.save([1], path)  # type: ignore[arg-type]
+        io.save_safetensors([1], path)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="'a' must be a tensor, found ndarray"):
-        io.save({"a": np.zeros(3)}, path)  # type: ignore[dict-item]
+        io.save({"a": np.zeros(3)}, path)
     packed = crt.Tensor.from_buffer(bytes(34), (1, 32), crt.float32, scheme=9)
     with pytest.raises(UnsupportedError, match="'a' is quantized"):
         io.save({"a": packed}, path)

@@ -170,6 +170,12 @@ cdef class TreeSpec:
         collect_paths(self.root, (), out, False)
         return out
 
+    def key_paths(self):
+        """The key path of each leaf, as ``tree_flatten_with_path`` gives it."""
+        cdef list out = []
+        collect_paths(self.root, (), out, True)
+        return out
+
     def children(self):
         """The structures of the children of the root."""
         cdef Py_ssize_t i
