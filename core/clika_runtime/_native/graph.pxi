@@ -20,7 +20,7 @@ cdef class SymInt:
 
     cdef object _other(self, object other):
         if isinstance(other, SymInt):
-            if (<SymInt>other).owner is not self.owner:
+            if not _same_sizes((<SymInt>other).owner, self.owner):
                 raise invalid("symbolic sizes of two recordings cannot be combined")
             return (<SymInt>other).size
         if isinstance(other, int):
@@ -87,7 +87,7 @@ cdef class SymInt:
 
     def __eq__(self, other):
         if isinstance(other, SymInt):
-            return (<SymInt>other).size == self.size and (<SymInt>other).owner is self.owner
+            return (<SymInt>other).size == self.size and _same_sizes((<SymInt>other).owner, self.owner)
         return False if isinstance(other, int) else NotImplemented
 
     def __ne__(self, other):
@@ -170,6 +170,11 @@ cdef class _GraphScalar:
         raise TypeError("make a scalar of a recording with GraphRecorder.scalar()")
 
 
+cdef bint _same_sizes(object a, object b):
+    """A body shares the sizes of the recording around it."""
+    return a is b or (<Recording>a).graph.get() == (<Recording>b).graph.get()
+
+
 cdef class Recording:
     """What traced tensors and symbolic sizes belong to: their sizes, and what a call on them becomes."""
 
@@ -192,7 +197,7 @@ cdef class Recording:
 
     cdef int64_t _encode(self, object size) except? -1:
         if isinstance(size, SymInt):
-            if (<SymInt>size).owner is not self:
+            if not _same_sizes((<SymInt>size).owner, self):
                 raise invalid("a symbolic size of another recording cannot be used here")
             return (<SymInt>size).size
         return _whole_size("a size", size)
@@ -660,6 +665,9 @@ cdef extern from *:
 
 cdef object _trace(Op op, list values):
     """Finds the recording that a call belongs to and records it there."""
+    tracer = _active_tracer() if _trace_scopes else None
+    if isinstance(tracer, Tracer) and (<Tracer>tracer).outer is not None:
+        return (<Recording>tracer)._record(op, values)
     for value in values:
         for item in (value if isinstance(value, (list, tuple)) else (value,)):
             if isinstance(item, Tensor) and (<Tensor>item).recorder is not None:
@@ -668,7 +676,6 @@ cdef object _trace(Op op, list values):
                 return (<Recording>(<SymInt>item).owner)._record(op, values)
             if isinstance(item, _GraphScalar):
                 return (<Recording>(<_GraphScalar>item).owner)._record(op, values)
-    tracer = _active_tracer()
     if tracer is not None:
         return (<Recording>tracer)._record(op, values)
     raise _errors.InternalError(f"{op.name}: no recording found for a traced call")

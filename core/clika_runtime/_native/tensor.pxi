@@ -73,6 +73,11 @@ cdef class Tensor:
         return self.record.scheme != CLIKA_DENSE
 
     @property
+    def recording(self):
+        """What a traced tensor belongs to, or None."""
+        return self.recorder
+
+    @property
     def is_traced(self):
         return self.recorder is not None
 

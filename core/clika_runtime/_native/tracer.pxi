@@ -91,6 +91,7 @@ cdef class Tracer(Recording):
     cdef dict latest       # root value -> the value that the last write to its bytes made
     cdef dict stamp        # value -> `latest` of its root when it was made
     cdef dict refreshed    # (value, latest) -> the value of `after`
+    cdef object outer      # of a body: gives its value for a tensor from outside; -1: a constant
 
     def __init__(self, store, bint lazy=False):
         """``lazy`` is for a recording that nobody runs: the tracer keeps its graph, whose values `eval` computes, and
@@ -103,6 +104,19 @@ cdef class Tracer(Recording):
         self.latest = {}
         self.stamp = {}
         self.refreshed = {}
+        self.outer = None
+
+    def share_sizes(self, Recording other):
+        """Takes over the symbolic sizes of a recording: their numbers mean the same here."""
+        self.graph = other.graph
+
+    def captures(self, outer):
+        """For the body of a node: ``outer(tensor)`` gives its value for a tensor from outside."""
+        self.outer = outer
+
+    def graph_of(self):
+        """The graph that is recorded."""
+        return self.store()
 
     # ---------------------------------------------------- values
     cdef Tensor _tensor(self, int32_t id):
@@ -202,10 +216,14 @@ cdef class Tracer(Recording):
 
     cdef int32_t _captured(self, Tensor t) except -1:
         """The value of a tensor as it is."""
-        if t.recorder is not None:
-            if t.recorder is not self:
-                raise invalid("a traced tensor of another recording cannot be used here")
+        if t.recorder is not None and t.recorder is self:
             return t.record.value
+        if self.outer is not None and (t.recorder is not None or t.record.storage is not NULL):
+            found = self.outer(t)
+            if found >= 0:
+                return found
+        if t.recorder is not None:
+            raise invalid("a traced tensor of another recording cannot be used here")
         if t.record.storage is NULL:
             raise invalid("a tensor on device meta cannot be captured: it has no bytes")
         storage = <size_t>t.record.storage

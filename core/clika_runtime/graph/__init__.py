@@ -6,6 +6,7 @@ from .._native._graph import Edge, Node, Value
 from . import transforms
 from .combine import Rename, extract, merge, split
 from .compiled import CompiledFunction, CompiledModule, compile
+from .control import cond, loop, scan
 from .model_graph import ModelGraph
 from .opcode import NameKind, NodeKind, OpCode
 from .optimize import DefaultsOptions, OptimizeReport, Transform, TransformReport
@@ -19,14 +20,17 @@ from .queries import (
     WalkDirection,
     WeightedPath,
 )
+from .recording import TracedGraph, trace
 from .scopes import eager, tracing
 from .spec import TensorSpec
-from .tracing import TracedGraph, trace
 
 __all__ = [
     "CompiledFunction",
     "CompiledModule",
     "compile",
+    "cond",
+    "loop",
+    "scan",
     "eager",
     "tracing",
     "transforms",

@@ -11,8 +11,8 @@ from .. import pytree
 from .._native._core import Tensor, active_tracer
 from ..errors import ClikaRTError, InvalidArgumentError
 from ..nn import Module
+from .recording import TracedGraph, trace
 from .spec import TensorSpec
-from .tracing import TracedGraph, trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -338,7 +338,7 @@ class CompiledFunction(Generic[P, R]):
         """An input is called by its spec, else by the argument it stands in."""
         if self._signature:
             return [spec.name for spec in self._signature]
-        from .tracing import default_names
+        from .recording import default_names
 
         pairs, _ = pytree.tree_flatten_with_path(pytree.tree_unflatten(structure, leaves))
         target = self._target.forward if isinstance(self._target, Module) else self._target
