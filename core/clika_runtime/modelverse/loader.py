@@ -40,8 +40,8 @@ class LoadOptions:
     """How a model is loaded.
 
     ``device`` is where weights, cache and computation are; one that is not there is refused.
-    ``dtype`` is the dtype of activations and cache: None takes the checkpoint's, float32 for a
-    quantized one. ``mode`` is how quantized weights are multiplied: "fast" (integer products over
+    ``dtype`` is the dtype of activations and cache: None takes the checkpoint's, float32 for a GGUF
+    file and for a quantized one. ``mode`` is how quantized weights are multiplied: "fast" (integer products over
     activations quantized by row block) or "exact" (weights decode to the compute dtype).
     ``max_seq`` caps the context window, 0 keeps the checkpoint's. ``max_sequences`` sequences may
     stand in the cache at once; ``kvcache`` is "paged" or "continuous"; ``prefill_chunk`` is how
@@ -145,8 +145,9 @@ class Checkpoint:
         return any(info.packed for info in self.tensors.values())
 
     def weight_dtype(self) -> Any:
-        """The dtype that most matrix elements are stored in; float32 for a quantized checkpoint."""
-        if self.packed:
+        """The dtype that most matrix elements are stored in; float32 for a quantized checkpoint and
+        for a GGUF file, whose activations are float32 whatever the weights are."""
+        if self.packed or self.kind == "gguf":
             return crt.float32
         elements: dict[str, int] = {}
         for info in self.tensors.values():
