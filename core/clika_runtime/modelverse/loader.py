@@ -41,11 +41,11 @@ class LoadOptions:
 
     ``device`` is where weights, cache and computation are; one that is not there is refused.
     ``dtype`` is the dtype of activations and cache: None takes the checkpoint's, float32 for a GGUF
-    file and for a quantized one. ``mode`` is how quantized weights are multiplied: "fast" (integer products over
-    activations quantized by row block) or "exact" (weights decode to the compute dtype).
-    ``max_seq`` caps the context window, 0 keeps the checkpoint's. ``max_sequences`` sequences may
-    stand in the cache at once; ``kvcache`` is "paged" or "continuous"; ``prefill_chunk`` is how
-    many prompt tokens one step takes at most."""
+    file and for a quantized one. ``mode`` is how quantized weights are multiplied: "fast" (integer
+    products over activations quantized by row block) or "exact" (weights decode to the compute
+    dtype). ``max_seq`` caps the context window, 0 keeps the checkpoint's. ``max_sequences``
+    sequences may stand in the cache at once; ``kvcache`` is "paged" or "continuous";
+    ``prefill_chunk`` is how many prompt tokens one step takes at most."""
 
     device: str = "cpu"
     dtype: Any = None
