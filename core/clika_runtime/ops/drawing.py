@@ -235,8 +235,8 @@ def _dropout_front(call: Callable[..., Any]) -> Callable[..., Any]:
         seed: int | None = None,
         offset: int = 0,
     ) -> Tensor:
-        if not 0 <= p <= 1:
-            fail("dropout", f"p {p} must be between 0 and 1")
+        if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0 <= p <= 1:
+            fail("dropout", f"p must be a number between 0 and 1, got {p!r}")
         if not training or p == 0:
             return input
         dropped: Tensor = call(input, p, seed=seed, offset=offset)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ._factory import place, sized
+from ._promotion import ALL
 from ._shapes import fail, text
 from .record import FACTORY, Arg, Meta, op, tensor
 
@@ -30,7 +31,7 @@ op(
     Without `dtype`: float32 for a float, int64 for an int, bool for a bool. The value is a 0-d
     operand, so that one plan serves all values.
     """,
-    args=[_SHAPE, tensor("fill_value", number=True, aliases=("value",)), *place()],
+    args=[_SHAPE, tensor("fill_value", ALL, number=True, aliases=("value",)), *place()],
     infer=_infer,
     promote=_promote,
     traits={FACTORY},
