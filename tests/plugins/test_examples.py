@@ -283,19 +283,32 @@ def test_transform_reads_a_graph(site: Site) -> None:
         """
         import logging
         import clika_runtime as crt
-        from clika_runtime import plugins
+        from clika_runtime.graph import transforms
         lines = []
         handler = logging.Handler()
         handler.emit = lambda record: lines.append(record.getMessage())
         logger = logging.getLogger("clika_transform_census")
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
-        graph = crt.GraphRecorder()
-        x = graph.input("x", (2, 3), crt.float32)
-        y = crt.exp(crt.exp(x)) + 1.0
-        census = plugins.load(plugins.transforms()["census"])
+        def model(x):
+            return crt.exp(crt.exp(x)) + 1.0
+        graph = crt.trace(model, example_inputs=(crt.ones(2, 3),)).graph
+        census = transforms.plugin("census")
         before = graph.nodes()
-        answer = [census(graph), lines, graph.nodes() == before]
+        (row,) = graph.optimize([census]).transforms
+        unknown = "other"
+        try:
+            transforms.plugin(unknown)
+        except crt.NotFoundError as error:
+            unknown = str(error)
+        same = row.transform is transforms.plugin("census") and graph.nodes() == before
+        answer = [row.transform.name, row.applications, same, lines, unknown]
         """
     )
-    assert answer == [None, ["3 nodes: 2 exp, 1 add"], True]
+    assert answer == [
+        "census",
+        0,
+        True,
+        ["3 operators: 2 Exp, 1 Add"],
+        "transforms: no installed package registers a transform 'other'; registered: census",
+    ]

@@ -103,7 +103,7 @@ class Pattern:
         for root in graph.ids_of(self._codes[0].value):
             found: set[frozenset[int]] = set()
             for match in self._extend(graph, self._edges, {0: root}, 1):
-                key = frozenset(match.values())
+                key = frozenset(node for node in match.values() if node >= 0)
                 if key not in found and not any(key < larger for larger in found):
                     found.add(key)
                     yield [match[node] for node in range(len(self._codes))]

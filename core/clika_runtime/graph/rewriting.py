@@ -103,6 +103,13 @@ class Rewriter:
         """Whether some node writes the bytes of a value."""
         return bool(self.written) and self.root(value) in self.written
 
+    def writes_outside(self, value: int) -> bool:
+        """Whether a value is a write to the bytes of an input or a constant."""
+        if not self.graph.meta(value)[5]:
+            return False
+        maker = self.producer(self.root(value))
+        return maker < 0 or not self.graph.op(maker)
+
     def is_compact(self, value: int) -> bool:
         """Whether the elements lie in row-major order without gaps."""
         if self.graph._tracer.steps(value) is None:
@@ -175,7 +182,8 @@ class Rewriter:
 
     def sweep(self, node: int) -> bool:
         """Drops an operator that nothing reads, and then each producer and constant that only it
-        read. Inputs of the graph stay. Says whether it dropped anything."""
+        read. Inputs of the graph stay, and writes to what a run finds there. Says whether anything
+        went."""
         graph = self.graph
         work = [node]
         dropped = False
@@ -184,6 +192,8 @@ class Rewriter:
             if node < 0 or not graph.is_alive(node) or not graph.op(node):
                 continue
             if any(graph.use_list(value) or self.is_output(value) for value in graph.results(node)):
+                continue
+            if any(self.writes_outside(value) for value in graph.results(node)):
                 continue
             reads = [value for value in graph.ports(node) if value >= 0]
             graph.drop_node(node)

@@ -2,7 +2,8 @@
 (``transforms.remove_double_neg()``), those that installed packages bring (`plugin`), and what makes
 one of your own (`transform`, `rule`, `rewrite`).
 
-A transform of the runtime's leaves the results of a graph as they are, to the bit.
+A transform of the runtime's leaves the results of a graph as they are, to the bit; after
+``clamp_to_relu`` alone a zero may have the other sign.
 """
 
 from __future__ import annotations
@@ -177,9 +178,10 @@ def rewrite(
 
     if not isinstance(pattern, Pattern):
         raise TypeError(f"rewrite: pattern must be a Pattern, got {type(pattern).__name__}")
-    for what, given in (("replacement", replacement), ("condition", condition)):
-        if given is not None and not callable(given):
-            raise TypeError(f"rewrite: {what} must be callable, got {type(given).__name__}")
+    if not callable(replacement):
+        raise TypeError(f"rewrite: replacement must be callable, got {type(replacement).__name__}")
+    if condition is not None and not callable(condition):
+        raise TypeError(f"rewrite: condition must be callable, got {type(condition).__name__}")
     taken = pattern.copy()  # as it is now, whatever is added to the caller's
 
     def run(graph: ModelGraph) -> None:

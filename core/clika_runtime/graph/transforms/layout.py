@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..._native._core import Port
+from ...ops.record import VIEW
 from ..optimize import DefaultsOptions, OwnTransform
 from .identities import permutation
 
@@ -58,12 +59,14 @@ def _collapse(rewriter: Rewriter, node: int) -> None:
     """A reshape of what a reshape, Flatten, Squeeze and the like gives is a reshape of its input,
     where that is compact."""
     graph = rewriter.graph
-    middle = graph.ports(node)[0]
-    inner = rewriter.producer(middle)
-    if rewriter.op(inner) not in _KEEPING_ORDER or rewriter.record(inner) is None:
-        return
-    new = graph.ports(inner)[0]
-    if rewriter.is_compact(new) and not rewriter.is_written(new):
+    while True:
+        middle = graph.ports(node)[0]
+        inner = rewriter.producer(middle)
+        if rewriter.op(inner) not in _KEEPING_ORDER or rewriter.record(inner) is None:
+            return
+        new = graph.ports(inner)[0]
+        if not rewriter.is_compact(new) or rewriter.is_written(new):
+            return
         graph.set_port(node, 0, new)
         rewriter.sweep(inner)
 
@@ -100,11 +103,8 @@ def _drop_at_input(rewriter: Rewriter, node: int) -> None:
             return
         (turned,) = graph.results(reader)
         # A view of the permuted input was made for its strides.
-        if rewriter.is_output(turned) or any(
-            graph.meta(result)[4] >= 0
-            for user, _ in graph.use_list(turned)
-            for result in graph.results(user)
-        ):
+        users = {user for user, _ in graph.use_list(turned)}
+        if rewriter.is_output(turned) or any(rewriter.has(user, VIEW) for user in users):
             return
     graph.reshape_value(value, [shape[dim] for dim in order])
     for reader in readers:

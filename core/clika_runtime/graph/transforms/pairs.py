@@ -48,7 +48,8 @@ def _redundant_relu(rewriter: Rewriter, node: int) -> None:
 
 
 def _clamp_to_relu(rewriter: Rewriter, node: int) -> None:
-    """Clamp with the number 0 as its floor and no ceiling is Relu."""
+    """Clamp with the number 0 as its floor and no ceiling is Relu. Of -0.0 Relu gives -0.0, where
+    Clamp gives the floor."""
     graph = rewriter.graph
     given = rewriter.arguments(node)
     floor = given["min"]

@@ -12,10 +12,10 @@ _log = logging.getLogger(__name__)
 
 
 def census(graph: Any) -> None:
-    """Logs how many nodes a recorded graph has and of which operators, the most frequent first.
+    """Logs how many operators a graph has and which, the most frequent first.
 
-    ``graph`` is a ``clika_runtime.GraphRecorder``; nothing in it changes.
+    ``graph`` is a ``clika_runtime.graph.ModelGraph``; nothing in it changes.
     """
-    operators = Counter(operator for operator, _, _ in graph.nodes())
+    operators = Counter(node.op_code.name for node in graph.nodes() if node.op_code)
     counts = ", ".join(f"{count} {name}" for name, count in operators.most_common())
-    _log.info("%d nodes: %s", operators.total(), counts or "none")
+    _log.info("%d operators: %s", operators.total(), counts or "none")
