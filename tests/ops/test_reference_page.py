@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from clika_runtime import ops, plugins
+from clika_runtime.ops._help import default_of
 from clika_runtime.testing.operators.examples import examples, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +47,24 @@ def test_the_table_of_support_is_current(generator: Any) -> None:
 
 def test_the_table_of_onnx_is_current(generator: Any) -> None:
     assert generator.ONNX.read_text() == generator.onnx(), "run scripts/generate_reference.py"
+
+
+def test_the_examples_of_help_are_current(generator: Any) -> None:
+    text = generator.held_examples()
+    assert generator.EXAMPLES.read_text() == text, "run scripts/generate_reference.py"
+
+
+@pytest.mark.parametrize("name", sorted(ops.records()))
+def test_help(name: str) -> None:
+    """Summary, text, every argument with its default, errors, example and source."""
+    record = ops.record(name)
+    text = getattr(ops, name).__doc__
+    assert record.summary in text and record.doc.split("\n")[0] in text
+    for arg in record.args:
+        (line,) = (line for line in text.split("\n") if line.startswith(f"    {arg.name}: "))
+        assert arg.required or f"default {default_of(arg)}" in line
+    assert "INVALID_ARGUMENT" in text and "\nExample:\n    >>> " in text
+    assert not record.source or record.source in text
 
 
 def test_the_stub_is_current(generator: Any) -> None:

@@ -312,12 +312,19 @@ def _callable(name: str) -> Callable[..., Any]:
     found = record(name)
     from .._native._core import Op
 
-    call: Callable[..., Any] = Op(found)
+    call: Any = Op(found)
+    call.__doc__ = _documentation(found)
     if RANDOM in found.traits and "seed" in {arg.name for arg in found.scalars}:
         from ._seed import seeded
 
         call = seeded(call)
     return call if found.front is None else _fronted(found, call)
+
+
+def _documentation(found: Record) -> str:
+    from ._help import text_of
+
+    return text_of(found)
 
 
 def _fronted(found: Record, call: Callable[..., Any]) -> Callable[..., Any]:

@@ -37,8 +37,8 @@ op(
     The matrix product: result[.., i, j] = sum over k of input[.., i, k] * other[.., k, j].
 
     A 1-D operand is a row on the left and a column on the right, and its dim is left out of the
-    result. Leading dims broadcast. Both operands have one dtype; sums are kept in float32 for the
-    16-bit dtypes.
+    result: [M, K] and [K, N] give [M, N], [K] and [K] a number. Leading dims broadcast. Both
+    operands have one dtype; sums are kept in float32 for the 16-bit dtypes.
     """,
     args=[tensor("input", NUMBERS), tensor("other", NUMBERS)],
     infer=_infer,

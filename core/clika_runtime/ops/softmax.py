@@ -53,8 +53,8 @@ declare(
     """
     e^(x - max(x)) / sum(e^(x - max(x))) along `dim`.
 
-    Computed in float32 for the 16-bit dtypes. `dtype` is the dtype that input is converted to
-    first.
+    The result has the shape of input. Computed in float32 for the 16-bit dtypes. `dtype` is the
+    dtype that input is converted to first.
     """,
     _compose,
 )

@@ -32,8 +32,9 @@ op(
     doc="""
     The k largest (or smallest) values along `dim` and their int64 indices, best first.
 
-    Among equal values the lower index comes first. NaN counts as larger than every number. `sorted`
-    is accepted; the result is sorted either way.
+    Both results have size k along `dim` and input's other dims. Among equal values the lower index
+    comes first. NaN counts as larger than every number. `sorted` is accepted; the result is sorted
+    either way.
     """,
     args=[
         tensor("input", ALL),

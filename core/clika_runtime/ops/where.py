@@ -27,8 +27,8 @@ op(
     doc="input where condition is true, else other; all three broadcast.",
     args=[
         tensor("condition", BOOL),
-        tensor("input", number=True),
-        tensor("other", number=True),
+        tensor("input", ALL, number=True),
+        tensor("other", ALL, number=True),
     ],
     infer=_infer,
     promote=_promote,
