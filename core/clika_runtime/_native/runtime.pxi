@@ -1,6 +1,8 @@
 # Streams, memory, waiting; what runs once at import.
 import atexit as _atexit
 
+from . import _pytree
+
 
 @cython.final
 cdef class Stream:
@@ -73,24 +75,28 @@ def synchronize(target=None):
 
 def _tensor_leaves(tree):
     stack = [tree]
-    seen = set()
+    seen = {}
     while stack:
         item = stack.pop()
         if isinstance(item, (dict, list, tuple)):
             if id(item) in seen:  # a container may hold itself
                 continue
-            seen.add(id(item))
+            seen[id(item)] = item
         if isinstance(item, Tensor):
             yield item
         elif isinstance(item, dict):
             stack.extend(item.values())
         elif isinstance(item, (list, tuple)):
             stack.extend(item)
+        else:  # other nodes of pytrees
+            leaves = _pytree.flatten(item, None, True, "")[0]
+            if len(leaves) != 1 or leaves[0] is not item:
+                stack.extend(leaves)
 
 
 def eval(*trees):
-    """Waits for every tensor in nested dicts, lists and tuples; raises what a producer failed with. A tensor of a
-    `tracing` scope is computed."""
+    """Waits for every tensor in pytrees, and in subclasses of dict, list and tuple; raises what a producer failed
+    with. A tensor of a `tracing` scope is computed."""
     leaves = list(_tensor_leaves(trees))
     if any([(<Tensor>leaf).recorder is not None for leaf in leaves]):
         _materialize(leaves)
