@@ -143,6 +143,9 @@ inline int64_t piece(const clika_call* call, int64_t units, double cost) {
 //   codes(part, j)        columns 4 j .. 4 j + 3 of the part, j in 0 .. 7; a format that finds eight columns
 //                         at once gives Words, those of j and of j + 1, for even j
 //   scale(part, half)     and minimum(part, half) where kMinimum
+//   kNumbers[8]           only where codes are few: code - kOffset by code, or by the bytes of
+//                         indices(part, j) where a format has that beside codes()
+//   kLongScale            true where (128 + kOffset) * scale may be infinite or rounded, see Exact
 //
 // `half` and `j` are constants once the loops below are unrolled. `part` is not: code for eight parts is slow
 // to compile and to fetch. The exact mode multiplies and adds these numbers in float32: it gives the published
@@ -151,11 +154,25 @@ inline int64_t piece(const clika_call* call, int64_t units, double cost) {
 template <class Format>
 constexpr int kParts = Format::Block::kColumns / kBlock;
 
+// What a format may say.
+template <class Format, class = void>
+constexpr bool kHasNumbers = false;
+template <class Format>
+constexpr bool kHasNumbers<Format, std::void_t<decltype(Format::kNumbers[0])>> = true;
+template <class Format, class = void>
+constexpr bool kHasIndices = false;
+template <class Format>
+constexpr bool kHasIndices<Format, std::void_t<decltype(&Format::indices)>> = true;
+template <class Format, class = void>
+constexpr bool kHasLongScale = false;
+template <class Format>
+constexpr bool kHasLongScale<Format, std::void_t<decltype(Format::kLongScale)>> = Format::kLongScale;
+
 struct Words {
   vu first;
   vu second;
 };
-// Words j and j + 1 of a part, and one of them alone.
+// Words j and j + 1 of a part.
 template <class Format>
 CLIKA_INLINE Words two_words(const Format& format, int part, int j) {
   if constexpr (std::is_same_v<decltype(format.codes(part, j)), Words>) {
@@ -165,30 +182,61 @@ CLIKA_INLINE Words two_words(const Format& format, int part, int j) {
   }
 }
 template <class Format>
-CLIKA_INLINE vu one_word(const Format& format, int part, int j) {
-  if constexpr (std::is_same_v<decltype(format.codes(part, j)), Words>) {
-    const Words words = format.codes(part, j & ~1);
-    return j % 2 == 0 ? words.first : words.second;
-  } else {
-    return format.codes(part, j);
-  }
-}
+constexpr bool kGivesWords = std::is_same_v<decltype(std::declval<const Format&>().codes(0, 0)), Words>;
 
-// Four products' worth of the exact values of a part: column 4 j + c.
-template <class Format>
-CLIKA_INLINE vf value_of(vu words, int c, vf scale, vf minimum) {
-  if constexpr (Format::kCodes == Codes::kFloats) {
-    return scale * Format::number(words, c);
-  } else {
-    const vi code = Format::kCodes == Codes::kSigned ? signed_byte(words, c) : unsigned_byte(words, c);
-    if constexpr (Format::kMinimum) return fma(scale, to_floats(code), minimum);
-    return scale * to_floats(Format::kOffset == 0 ? code : code - Format::kOffset);
-  }
-}
 template <class Format>
 CLIKA_INLINE vf minimum_of(const Format& format, int part, int half) {
   if constexpr (Format::kMinimum) return format.minimum(part, half);
   return zero();
+}
+
+// The exact values of the half of a part: factor * number(words, c) + term, rounded once, for the words that
+// exact_words gives.
+template <class Format>
+struct Exact {
+#if CLIKA_X86 && CLIKA_LEVEL >= 1
+  static constexpr bool kByTable = kHasNumbers<Format>;
+  // 128 scale (1 + code / 128) - (128 + kOffset) scale: both products are exact.
+  static constexpr bool kByFraction = !kByTable && Format::kOffset != 0 && !kHasLongScale<Format>;
+#else
+  static constexpr bool kByTable = false;
+  static constexpr bool kByFraction = false;
+#endif
+  vf factor;
+  vf term;
+
+  CLIKA_INLINE Exact(const Format& format, int part, int half)
+      : factor(format.scale(part, half)), term(minimum_of(format, part, half)) {
+    if constexpr (kByFraction) {
+      term = factor * -(128.0f + Format::kOffset);
+      factor = factor * 128.0f;
+    }
+  }
+  // Byte c of a word.
+  CLIKA_INLINE vf value(vu words, int c) const {
+    if constexpr (Format::kMinimum || kByFraction) return fma(factor, number(words, c), term);
+    return factor * number(words, c);
+  }
+  static CLIKA_INLINE vf number(vu words, int c) {
+#if CLIKA_X86 && CLIKA_LEVEL >= 1
+    if constexpr (kByTable) return number_of(Format::kNumbers, words, c);
+    if constexpr (kByFraction) return fraction(words, c);
+#endif
+    if constexpr (Format::kCodes == Codes::kFloats) {
+      return Format::number(words, c);
+    } else {
+      const vi code = Format::kCodes == Codes::kSigned ? signed_byte(words, c) : unsigned_byte(words, c);
+      return to_floats(Format::kOffset == 0 ? code : code - Format::kOffset);
+    }
+  }
+};
+template <class Format>
+CLIKA_INLINE auto exact_words(const Format& format, int part, int j) {
+  if constexpr (Exact<Format>::kByTable && kHasIndices<Format>) {
+    return format.indices(part, j);
+  } else {
+    return format.codes(part, j);
+  }
 }
 
 // ------------------------------------------------------------------ fast: 16-bit activations, integer dots
@@ -363,26 +411,33 @@ CLIKA_INLINE void multiply_panel(const float* panel, const float* x, int64_t col
 
 // The exact products of one token with G groups, straight from a packed block column of each: in the order
 // and with the bits of multiply_panel, without a panel.
-template <class Format, int G>
-CLIKA_INLINE void multiply_column(const Format (&formats)[G], int part, const float* x, vf (&sums)[G]) {
+template <class Format, int G, int... Is>
+CLIKA_INLINE void multiply_column(const Format (&formats)[G], int part, const float* x, vf (&sums)[G],
+                                  std::integer_sequence<int, Is...>) {
   constexpr int kWords = 8 / Format::kHalves;
+  constexpr int kStep = kGivesWords<Format> ? 2 : 1;  // eight columns that are found at once are used at once
 #pragma GCC unroll 2
   for (int h = 0; h < Format::kHalves; ++h) {
-    vf scale[G];
-    vf minimum[G];
-    for (int g = 0; g < G; ++g) {
-      scale[g] = formats[g].scale(part, h);
-      minimum[g] = minimum_of(formats[g], part, h);
-    }
+    const Exact<Format> exact[G] = {{formats[Is], part, h}...};
 #pragma GCC unroll 8
-    for (int j = h * kWords; j < (h + 1) * kWords; ++j) {
-      vu words[G];
-      for (int g = 0; g < G; ++g) words[g] = one_word(formats[g], part, j);
+    for (int j = h * kWords; j < (h + 1) * kWords; j += kStep) {
+      if constexpr (kStep == 2) {
 #pragma GCC unroll 4
-      for (int c = 0; c < 4; ++c) {
-        const vf s = splat(x[4 * j + c]);
         for (int g = 0; g < G; ++g) {
-          sums[g] = fma(value_of<Format>(words[g], c, scale[g], minimum[g]), s, sums[g]);
+          const Words words = exact_words(formats[g], part, j);
+#pragma GCC unroll 8
+          for (int c = 0; c < 8; ++c) {
+            const vf value = exact[g].value(c < 4 ? words.first : words.second, c % 4);
+            sums[g] = fma(value, splat(x[4 * j + c]), sums[g]);
+          }
+        }
+      } else {
+        vu words[G];
+        for (int g = 0; g < G; ++g) words[g] = exact_words(formats[g], part, j);
+#pragma GCC unroll 4
+        for (int c = 0; c < 4; ++c) {
+          const vf s = splat(x[4 * j + c]);
+          for (int g = 0; g < G; ++g) sums[g] = fma(exact[g].value(words[g], c), s, sums[g]);
         }
       }
     }
@@ -509,13 +564,19 @@ struct QuantizedSource {
   }
 
   static CLIKA_INLINE void fill_part(const Format& format, int part, float* panel) {
+    constexpr int kStep = kGivesWords<Format> ? 2 : 1;
 #pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) {
-      const int half = j * Format::kHalves / 8;
-      const vf scale = format.scale(part, half);
-      const vf minimum = minimum_of(format, part, half);
-      const vu words = one_word(format, part, j);
-      for (int c = 0; c < 4; ++c) store(panel + (4 * j + c) * W, value_of<Format>(words, c, scale, minimum));
+    for (int j = 0; j < 8; j += kStep) {
+      const Exact<Format> exact(format, part, j * Format::kHalves / 8);
+      const auto words = exact_words(format, part, j);
+      for (int c = 0; c < 4; ++c) {
+        if constexpr (kStep == 2) {
+          store(panel + (4 * j + c) * W, exact.value(words.first, c));
+          store(panel + (4 * j + 4 + c) * W, exact.value(words.second, c));
+        } else {
+          store(panel + (4 * j + c) * W, exact.value(words, c));
+        }
+      }
     }
   }
 
@@ -531,7 +592,8 @@ struct QuantizedSource {
                                             Format(column[3])};
 #pragma GCC unroll 1
       for (int part = 0; part < kParts<Format>; ++part) {
-        multiply_column(formats, part, x + b * kColumns + part * kBlock, sums);
+        multiply_column(formats, part, x + b * kColumns + part * kBlock, sums,
+                        std::make_integer_sequence<int, kExactGroups>{});
       }
       for (int64_t g = 0; g < kExactGroups; ++g) {
         for (int64_t i = 0; i < kBytes; i += 64) __builtin_prefetch(column[g] + 1024 + i);

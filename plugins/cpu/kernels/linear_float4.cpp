@@ -22,6 +22,7 @@ struct FormatMXFP4_E8M0 {  // value = 2^(e - 128) * kFloat4[q]
   static constexpr int kHalves = 1;
   static constexpr int kOffset = 12;
   static constexpr bool kMinimum = false;
+  static constexpr bool kLongScale = true;
   const uint8_t* column;
 
   CLIKA_INLINE explicit FormatMXFP4_E8M0(const uint8_t* packed) : column(packed) {}
@@ -42,6 +43,7 @@ struct FormatNVFP4_E4M3 {  // value = d * scale * kFloat4[q], in sub-blocks of 1
   static constexpr int kHalves = 2;
   static constexpr int kOffset = 12;
   static constexpr bool kMinimum = false;
+  static constexpr bool kLongScale = true;
   const uint8_t* column;
 
   CLIKA_INLINE explicit FormatNVFP4_E4M3(const uint8_t* packed) : column(packed) {}

@@ -24,6 +24,41 @@ CLIKA_INLINE vi unsigned_byte(vu words, int c) {
   return reinterpret_cast<vi>((words >> (8 * c)) & 255u);
 #endif
 }
+// x >> n for an n known at run time: by a vector of counts where there is such a shift, since the other one
+// takes its count from a register of its own.
+CLIKA_INLINE vu shift_right(vu x, int n) {
+#if CLIKA_X86 && CLIKA_LEVEL == 2
+  return (vu)_mm512_maskz_srlv_epi32(static_cast<__mmask16>(-1), (__m512i)x, _mm512_set1_epi32(n));
+#elif CLIKA_X86 && CLIKA_LEVEL == 1
+  return (vu)_mm256_srlv_epi32((__m256i)x, _mm256_set1_epi32(n));
+#else
+  return x >> n;
+#endif
+}
+#if CLIKA_X86 && CLIKA_LEVEL >= 1
+// Numbers without a conversion: number_of(table, words, c) is table[byte c] for bytes of 0 .. 7,
+// fraction(words, c) is 1 + byte / 128 for bytes of 0 .. 127.
+CLIKA_INLINE vf number_of(const float (&table)[8], vu words, int c) {
+#if CLIKA_LEVEL == 2
+  const __m512 both = _mm512_broadcast_f32x8(_mm256_loadu_ps(table));
+  return (vf)_mm512_maskz_permutexvar_ps(static_cast<__mmask16>(-1), (__m512i)(words >> (8 * c)), both);
+#else
+  return (vf)_mm256_permutevar8x32_ps(_mm256_loadu_ps(table), (__m256i)(words >> (8 * c)));
+#endif
+}
+CLIKA_INLINE vf fraction(vu words, int c) {
+#if CLIKA_LEVEL == 2
+  const __m128i pick = _mm_setr_epi8(-1, -1, c, -1, -1, -1, c + 4, -1, -1, -1, c + 8, -1, -1, -1, c + 12, -1);
+  const vu bits = (vu)_mm512_shuffle_epi8((__m512i)words, _mm512_broadcast_i32x4(pick));
+#else
+  const __m256i pick =
+      _mm256_setr_epi8(-1, -1, c, -1, -1, -1, c + 4, -1, -1, -1, c + 8, -1, -1, -1, c + 12, -1,  //
+                       -1, -1, c, -1, -1, -1, c + 4, -1, -1, -1, c + 8, -1, -1, -1, c + 12, -1);
+  const vu bits = (vu)_mm256_shuffle_epi8((__m256i)words, pick);
+#endif
+  return reinterpret_cast<vf>(bits | 0x3f800000u);
+}
+#endif
 CLIKA_INLINE vi signed_byte(vu words, int c) { return reinterpret_cast<vi>(words << (24 - 8 * c)) >> 24; }
 CLIKA_INLINE vf to_floats(vi x) { return __builtin_convertvector(x, vf); }
 

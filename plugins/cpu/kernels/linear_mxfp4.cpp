@@ -22,6 +22,7 @@ struct FormatMXFP4 {
   static constexpr int kHalves = 1;
   static constexpr int kOffset = 12;
   static constexpr bool kMinimum = false;
+  static constexpr bool kLongScale = true;
   const uint8_t* column;
 
   CLIKA_INLINE explicit FormatMXFP4(const uint8_t* packed) : column(packed) {}

@@ -22,6 +22,7 @@ struct FormatNVFP4 {
   static constexpr int kHalves = 2;
   static constexpr int kOffset = 12;
   static constexpr bool kMinimum = false;
+  static constexpr bool kLongScale = true;
   const uint8_t* column;
 
   CLIKA_INLINE explicit FormatNVFP4(const uint8_t* packed) : column(packed) {}

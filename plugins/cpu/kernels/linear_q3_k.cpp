@@ -19,18 +19,19 @@ struct FormatQ3_K {
   static constexpr int kHalves = 2;
   static constexpr int kOffset = 4;
   static constexpr bool kMinimum = false;
+  static constexpr float kNumbers[8] = {-4, -3, -2, -1, 0, 1, 2, 3};
   const uint8_t* column;
   vf d;
 
   CLIKA_INLINE explicit FormatQ3_K(const uint8_t* packed) : column(packed), d(half_of_run(packed, 108, 0)) {}
   CLIKA_INLINE vu codes(int part, int j) const {
-    const vu low = (word_of_run(column, 0, part / 4 * 8 + j) >> (part % 4 * 2)) & 0x03030303u;
-    return low | ((word_of_run(column, 64, j) >> part) & 0x01010101u) << 2;
+    const vu low = shift_right(word_of_run(column, 0, part / 4 * 8 + j), part % 4 * 2) & 0x03030303u;
+    return low | (shift_right(word_of_run(column, 64, j), part) & 0x01010101u) << 2;
   }
   CLIKA_INLINE vf scale(int part, int half) const {
     const int s = 2 * part + half;
-    const vu low = (word_of_run(column, 96, s / 4 % 2) >> (s % 4 * 8 + s / 8 * 4)) & 15u;
-    const vu high = (word_of_run(column, 96, 2) >> (s % 4 * 8 + s / 4 * 2)) & 3u;
+    const vu low = shift_right(word_of_run(column, 96, s / 4 % 2), s % 4 * 8 + s / 8 * 4) & 15u;
+    const vu high = shift_right(word_of_run(column, 96, 2), s % 4 * 8 + s / 4 * 2) & 3u;
     return d * whole(low | high << 4, 32);
   }
 };

@@ -26,8 +26,8 @@ struct FormatQ5_K {
   CLIKA_INLINE explicit FormatQ5_K(const uint8_t* packed)
       : column(packed), d(half_of_run(packed, 172, 0)), m(-half_of_run(packed, 172, 1)) {}
   CLIKA_INLINE vu codes(int part, int j) const {
-    const vu low = (word_of_run(column, 0, part / 2 * 8 + j) >> (part % 2 * 4)) & 0x0f0f0f0fu;
-    return low | ((word_of_run(column, 128, j) >> part) & 0x01010101u) << 4;
+    const vu low = shift_right(word_of_run(column, 0, part / 2 * 8 + j), part % 2 * 4) & 0x0f0f0f0fu;
+    return low | (shift_right(word_of_run(column, 128, j), part) & 0x01010101u) << 4;
   }
   CLIKA_INLINE vf scale(int part, int) const { return d * whole(six_bits(column, 160, part, 0)); }
   CLIKA_INLINE vf minimum(int part, int) const { return m * whole(six_bits(column, 160, part, 4)); }

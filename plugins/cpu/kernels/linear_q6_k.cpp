@@ -24,8 +24,8 @@ struct FormatQ6_K {
 
   CLIKA_INLINE explicit FormatQ6_K(const uint8_t* packed) : column(packed), d(half_of_run(packed, 208, 0)) {}
   CLIKA_INLINE vu codes(int part, int j) const {
-    const vu low = word_of_run(column, 0, part / 4 * 16 + part % 2 * 8 + j) >> (part % 4 / 2 * 4);
-    const vu high = word_of_run(column, 128, part / 4 * 8 + j) >> (part % 4 * 2);
+    const vu low = shift_right(word_of_run(column, 0, part / 4 * 16 + part % 2 * 8 + j), part % 4 / 2 * 4);
+    const vu high = shift_right(word_of_run(column, 128, part / 4 * 8 + j), part % 4 * 2);
     return (low & 0x0f0f0f0fu) | (high & 0x03030303u) << 4;
   }
   CLIKA_INLINE vf scale(int part, int half) const {

@@ -21,6 +21,7 @@ struct FormatTQ1_0 {
   static constexpr int kHalves = 1;
   static constexpr int kOffset = 1;
   static constexpr bool kMinimum = false;
+  static constexpr float kNumbers[8] = {-1, 0, 1};
   const uint8_t* column;
 
   CLIKA_INLINE explicit FormatTQ1_0(const uint8_t* packed) : column(packed) {}

@@ -19,11 +19,12 @@ struct FormatTQ2_0 {
   static constexpr int kHalves = 1;
   static constexpr int kOffset = 1;
   static constexpr bool kMinimum = false;
+  static constexpr float kNumbers[8] = {-1, 0, 1, 2};
   const uint8_t* column;
 
   CLIKA_INLINE explicit FormatTQ2_0(const uint8_t* packed) : column(packed) {}
   CLIKA_INLINE vu codes(int part, int j) const {
-    return (word_of_run(column, 0, part / 4 * 8 + j) >> (part % 4 * 2)) & 0x03030303u;
+    return shift_right(word_of_run(column, 0, part / 4 * 8 + j), part % 4 * 2) & 0x03030303u;
   }
   CLIKA_INLINE vf scale(int, int) const { return half_of_run(column, 64, 0); }
 };
