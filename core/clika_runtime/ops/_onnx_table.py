@@ -211,7 +211,7 @@ TABLE: dict[str, Row] = {
         QLinearConv = dequantize_linear conv1d conv2d conv3d quantize_linear
         QLinearMatMul = dequantize_linear matmul quantize_linear
         Resize = resize
-        RoiAlign = index_select arange add grid_sample mean amax ; at the samples of each bin
+        RoiAlign = index_select arange add grid_sample mean ; max: index, mul and amax of corners
         Upsample = interpolate ; deprecated, as Resize
         """
     ),
