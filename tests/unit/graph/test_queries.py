@@ -558,6 +558,12 @@ def test_merge_points(graph):
     assert graph.merge_point([add(graph, "unread"), node("relu")]) is None
 
 
+def test_edges_in_networkx_have_data_of_their_own(graph):
+    made = graph.to_networkx()
+    made.edges[graph.node("add"), graph.node("mul"), (0, 1)]["weight"] = 2
+    assert sum(len(data) for _, _, data in made.edges(data=True)) == 1
+
+
 def test_networkx_is_asked_for_by_name(graph, monkeypatch):
     monkeypatch.setitem(sys.modules, "networkx", None)
     with pytest.raises(UnsupportedError, match="pip install networkx"):

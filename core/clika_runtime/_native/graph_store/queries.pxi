@@ -263,11 +263,12 @@ def edges(GraphStore g):
 
 
 def keyed_edges(GraphStore g):
-    """(source, target, (source port, target port)) of every edge."""
+    """(source, target, (source port, target port), no data) of every edge."""
     cdef Structure* s = _structure(g)
     cdef list views = nodes(g)
+    cdef dict data = {}
     cdef size_t e
-    return [(views[s.edges[e].src], views[s.edges[e].dst], (s.edges[e].src_port, s.edges[e].dst_port))
+    return [(views[s.edges[e].src], views[s.edges[e].dst], (s.edges[e].src_port, s.edges[e].dst_port), data)
             for e in range(s.edges.size())]
 
 
