@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .. import ops
 from .._native._core import Port
 from ..errors import InternalError
-from ..ops.record import Meta, View
+from ..ops.record import View
 from .activations import ACTIVATIONS, CARRIERS, IDENTITY
 from .opcode import STRUCTURAL
+from .strides import infer, meta_of
 
 if TYPE_CHECKING:
-    from ..ops.record import Arg
     from .model_graph import ModelGraph
 
 
-def check_legal(graph: ModelGraph) -> None:
+def check_legal(graph: ModelGraph, strides: bool = True) -> None:
     """Checks a graph against these rules, and raises `InternalError` at the first that it breaks:
 
     1. Nodes have names of their own, inputs and operators alike, and lead back to themselves by
@@ -32,7 +31,8 @@ def check_legal(graph: ModelGraph) -> None:
     7. The arguments of an operator name each of its input ports once, and no other, together with
        the bias that the node carries; an activation is carried by operators that can.
     8. Results have the shapes and dtypes that the operator's record infers from the node's
-       arguments; views have its strides.
+       arguments. With ``strides``, views have its strides: so after `trace` and `optimize`; an edit
+       leaves them to `restride`.
     """
     if not graph.is_acyclic():
         _broken(graph, "has a cycle")
@@ -49,7 +49,7 @@ def check_legal(graph: ModelGraph) -> None:
                 _broken(graph, f"does not list its input '{name}' once")
         elif graph.op(node) not in STRUCTURAL:
             _check_arguments(graph, node)
-            _check_results(graph, node)
+            _check_results(graph, node, strides)
     if sorted(graph.input_ids()) != sorted(node for node in nodes if not graph.op(node)):
         _broken(graph, "lists inputs that it does not have")
     names = graph.output_names()
@@ -118,50 +118,17 @@ def _ports(argument: Any) -> list[int]:
     return []
 
 
-def _check_results(graph: ModelGraph, node: int) -> None:
+def _check_results(graph: ModelGraph, node: int, strides: bool) -> None:
     """Rule 8."""
-    record = ops.record(graph.op(node))
-    given = [
-        _seen(graph, node, arg, value)
-        for arg, value in zip(record.args, graph._calls[node], strict=True)
-    ]
-    inferred = record.infer(*given)
+    inferred = infer(graph, node)
     results = inferred if isinstance(inferred, (tuple, list)) else (inferred,)
     for value, result in zip(graph.results(node), results, strict=True):
-        found = _meta(graph, value)
+        found = meta_of(graph, value)
         name = graph.value_name(value)
         if tuple(found.shape) != tuple(result.shape):
             _broken(graph, f"'{name}' is {found.shape}, and its operator gives {result.shape}")
-        if isinstance(result, View):
-            if tuple(found.strides or ()) != tuple(result.strides):
-                _broken(graph, f"'{name}' has not the strides of its view")
-        elif found.dtype is not result.dtype:
-            _broken(graph, f"'{name}' is {found.dtype}, and its operator gives {result.dtype}")
-
-
-def _seen(graph: ModelGraph, node: int, arg: Arg, value: Any) -> Any:
-    """An argument as the shape rule sees it."""
-    if arg.kind == "scalar" or value is None:
-        return None
-    if arg.kind == "static":
-        return (value,) if arg.type == "ints" and isinstance(value, int) else value
-    if isinstance(value, Port):
-        return _meta(graph, graph.ports(node)[value])
-    if isinstance(value, (list, tuple)):
-        return [_meta(graph, graph.ports(node)[port]) for port in value]
-    from .. import dtypes
-
-    kinds = {bool: dtypes.bool, int: dtypes.int64, float: dtypes.float32}
-    return Meta((), kinds[type(value)], weak=True)
-
-
-def _meta(graph: ModelGraph, value: int) -> Meta:
-    tensor = graph._tracer.tensor(value)
-    scheme = graph.meta(value)[1]
-    return Meta(
-        tuple(tensor.shape),
-        tensor.dtype,
-        tensor.device,
-        scheme,
-        strides=None if scheme else tuple(tensor.stride()),
-    )
+        if not isinstance(result, View):
+            if found.dtype is not result.dtype:
+                _broken(graph, f"'{name}' is {found.dtype}, and its operator gives {result.dtype}")
+        elif strides and tuple(found.strides or ()) != tuple(result.strides):
+            _broken(graph, f"'{name}' has not the strides of its view")

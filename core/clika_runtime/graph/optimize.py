@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ClikaRTError, InvalidArgumentError, Status
 from .rewriting import Rewriter
+from .strides import restride
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -266,6 +267,7 @@ class _Run:
         self.seen = [None] * len(listed)
         report = OptimizeReport(transforms=[TransformReport(item) for item in listed])
         start, operators = graph.mark(), graph._operators
+        restride(graph, graph.node_ids())
         try:
             firing: list[TransformReport] = []
             while report.iterations < most:
@@ -280,6 +282,7 @@ class _Run:
         except BaseException:
             graph.rollback(start)
             graph._operators = operators
+            restride(graph, graph.node_ids())
             raise
         graph.commit()
         if not report.converged:
@@ -311,7 +314,7 @@ class _Run:
                 graph.commit()
                 raise  # `go` undoes the run
             graph.rollback(before)
-            self._note()
+            restride(graph, self._note())
             status = failure.status if isinstance(failure, ClikaRTError) else Status.Internal
             row.failed = True
             row.failure_code = str(status)
@@ -320,7 +323,9 @@ class _Run:
             return False
         changed = self._changed_since(before)
         row.applications += changed
-        self._note()
+        touched = self._note()
+        if not isinstance(transform, OwnTransform):
+            restride(graph, touched)
         return changed
 
     def _changed_since(self, mark: int) -> bool:
@@ -370,13 +375,14 @@ class _Run:
             raise
         return self._changed_since(before)
 
-    def _note(self) -> None:
-        """Takes over which nodes the last entry touched."""
-        touched = self.graph.take_dirty()
+    def _note(self) -> list[int]:
+        """Takes over which nodes the last entry touched, and gives them."""
+        touched: list[int] = self.graph.take_dirty()
         self.touched.extend(touched)
         self.writers.update(
             node for node in touched if self.graph.is_alive(node) and self._writes(node)
         )
+        return touched
 
     def _writes(self, node: int) -> bool:
         return any(self.graph.meta(value)[5] for value in self.graph.results(node))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .. import ops
 from .._native._core import Port
 from ..errors import NotFoundError
-from ..ops.record import VIEW
+from ..ops.record import ELEMENTWISE
 from .activations import IDENTITY
 
 if TYPE_CHECKING:
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from ..ops.record import Record
     from .model_graph import ModelGraph
     from .optimize import DefaultsOptions
+
+# Products, whose order of addition is one whatever the strides are, and what moves elements.
+_STRIDE_BLIND = frozenset(
+    "matmul linear conv1d conv2d conv_transpose1d conv_transpose2d max_pool1d max_pool2d cat stack "
+    "copy pad".split()
+)
 
 
 class Rewriter:
@@ -112,9 +118,16 @@ class Rewriter:
 
     def is_compact(self, value: int) -> bool:
         """Whether the elements lie in row-major order without gaps."""
-        if self.graph._tracer.steps(value) is None:
-            return True
         return bool(self.graph._tracer.tensor(value).is_contiguous())
+
+    def steps(self, value: int) -> tuple[Any, ...]:
+        """The strides of a value, in elements."""
+        return tuple(self.graph._tracer.tensor(value).stride())
+
+    def ignores_strides(self, node: int) -> bool:
+        """Whether a node gives the same bits, and no view, whatever the strides of its inputs are.
+        A sum, say, does not: it adds in the order in which elements lie."""
+        return self.has(node, ELEMENTWISE) or self.op(node) in _STRIDE_BLIND
 
     def is_output(self, value: int) -> bool:
         """Whether the graph returns a value."""
@@ -139,8 +152,8 @@ class Rewriter:
         """Whether ``new``, whose elements are those of ``old``, can be read in its place.
 
         Bytes that are written keep their reads. What the graph returns stays bytes of its own, that
-        no input, constant or other output shares, unless it shared them before. Where ``old`` is
-        compact and ``new`` is not, nothing may rely on that: an output, or a view of it.
+        no input, constant or other output shares, unless it shared them before. Where their strides
+        differ, nothing may depend on them: no output, and no reader but those of `ignores_strides`.
         """
         if not self.same_kind(new, old):
             return False
@@ -153,13 +166,10 @@ class Rewriter:
                 maker = self.producer(root)
                 if root in returned or maker < 0 or not self.graph.op(maker):
                     return False
-        if not self.is_compact(new) and self.is_compact(old):
+        if self.steps(new) != self.steps(old):
             if self.is_output(old):
                 return False
-            if any(
-                self.has(node, VIEW) or self.record(node) is None
-                for node, _ in self.graph.use_list(old)
-            ):
+            if not all(self.ignores_strides(node) for node, _ in self.graph.use_list(old)):
                 return False
         return True
 
@@ -238,6 +248,7 @@ class Rewriter:
         name = graph.node_name(node)
         source = node if result_of is None else result_of
         reads = graph.ports(source)
+        names = {}
         values = []
         for at, old in enumerate(graph.results(source)):
             dtype, scheme, device, shape, alias, write = graph.meta(old)
@@ -249,6 +260,8 @@ class Rewriter:
             found = graph._tracer.steps(old) if steps is None else steps[at]
             graph._tracer.adopt(value, old, found)
             values.append(value)
+            if graph.constant_id(graph.value_name(old)) == old:  # an edit named it
+                names[value] = graph.value_name(old)
         made = graph.make_node(op, graph.free_name(name), list(ports), values)
         graph._calls[made] = list(call)
         if extras:
@@ -259,4 +272,6 @@ class Rewriter:
         if graph.is_alive(node):
             self.sweep(node)
         graph.name_node(made, name)
+        for value, label in names.items():
+            graph.name_value(value, label)
         return made

@@ -223,6 +223,13 @@ def test_double_permute():
     (node,) = graph.find_nodes(crt.graph.OpCode.Permute)
     assert node.attribute("dims") == (2, 1, 0) and node.name == "Transpose_2"
     check(name, lambda x: crt.relu(x.t().permute(1, 0)), draw(1, 3, 4), leaves="Relu")
+    check(name, lambda x: crt.relu(x.movedim(0, 2).movedim(-1, 0)), x, leaves="Relu")
+    check(
+        name,
+        lambda x: crt.relu(crt.movedim(x, (0, 1), (1, 2)).movedim((2, 1), (1, 0))),
+        x,
+        leaves="Relu",
+    )
     three = lambda x: crt.relu(x.permute(1, 2, 0).permute(1, 2, 0).permute(1, 2, 0))  # noqa: E731
     check(name, three, x, leaves="Relu")
     keeps(name, lambda x: crt.relu(crt.exp(x.permute(1, 2, 0)).permute(2, 0, 1)), x)
@@ -306,6 +313,73 @@ def test_boundary_permutes_stay_where_the_input_is_read_otherwise():
         )
         check_legal(graph)
         assert graph.inputs()[0][2] == [1, 2, 4, 5]
+
+
+class Channels(nn.Module):
+    """Convolutions behind conversions of layout, as models that are channels-first have them."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights = [nn.Parameter(draw(40 + i, 3, 3, 3, 3) * 0.2) for i in range(3)]
+        self.slope = nn.Parameter(draw(50, 1).reshape(()))
+
+    def conv(self, x, at):
+        y = ops.conv2d(x.permute(0, 2, 3, 1), self.weights[at], padding=1)
+        return y.permute(0, 3, 1, 2)
+
+    def forward(self, x):
+        x = crt.relu(self.conv(x, 0))
+        y = crt.tanh(self.conv(x, 1) * 0.5) * self.slope
+        return self.conv(crt.relu(x + y), 2) + y
+
+
+def test_conversions_between_spatial_operators():
+    name = "sink_channels_first"
+    model, x = Channels(), draw(1, 2, 3, 5, 4)
+    graph, changed = optimized(model, x)
+    assert changed[name] >= 1
+    assert codes(graph).count("Permute") == 3  # of the input, and of both terms of the output
+    assert codes(trace(model, x)).count("Permute") == 6
+    graph = trace(model, x)
+    graph.optimize(defaults=DefaultsOptions(channels_last_inputs=True, channels_last_outputs=True))
+    check_legal(graph)
+    assert "Permute" not in codes(graph)
+    graph.finalize()
+    (found,) = graph.run([x.permute(0, 2, 3, 1).contiguous()])
+    assert bits(found.permute(0, 3, 1, 2)) == bits(model(x))
+
+
+def test_what_does_not_sink():
+    name = "sink_channels_first"
+    x = draw(1, 2, 3, 4, 5)
+    row = draw(2, 5, 1, 1)
+    for fn in (
+        lambda x: crt.relu(x.permute(0, 3, 1, 2)),  # returned
+        lambda x: crt.relu(x.permute(0, 3, 2, 1)).exp().sum(),
+        lambda x: (x.permute(0, 3, 1, 2) * row).sum(),
+        lambda x: crt.relu(x.permute(0, 3, 1, 2)).reshape(10, 12).sum(),
+        lambda x: ops.glu(crt.cat([x, x], -1).permute(0, 3, 1, 2), 1).sum(),
+        lambda x: ops.prelu(x.permute(0, 3, 1, 2), row.reshape(5)).sum(),
+        lambda x: crt.softmax(x.permute(0, 3, 1, 2), 1).sum(),
+    ):
+        graph = trace(fn, x)
+        graph.optimize([getattr(transforms, name)()])
+        assert codes(graph)[:2] == ["x", codes(trace(fn, x))[1]]
+        check_legal(graph)
+    keeps(name, lambda x: crt.relu(x.permute(0, 3, 1, 2)).sum(), x)  # in the order of the bytes
+    two, columns = crt.ones(()), draw(3, 4, 2)
+    check(
+        name,
+        lambda x: crt.matmul(crt.relu(x.permute(0, 3, 1, 2)) * two * 2.0, columns),
+        x,
+        leaves="Relu Mul Mul Permute MatMul",
+    )
+    check(
+        name,
+        lambda x: crt.relu(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1).transpose(0, 1).exp(),
+        x,
+        leaves="Relu Permute Permute Transpose Exp",
+    )
 
 
 # ---------------------------------------------------------------- equal nodes
@@ -508,6 +582,66 @@ def test_fixation_needs_the_sizes():
     assert graph.inputs()[0][2] == [-1, 6]
 
 
+# ---------------------------------------------------------------- strides
+_CALLS = {
+    "matmul": lambda a, b: crt.matmul(a, b),
+    "matmul of matrices": lambda a, b: crt.matmul(a[0, 0], b[0, 0]),
+    "linear": lambda a, b: ops.linear(a, b),
+    "conv1d": lambda a, b: ops.conv1d(a[0], b[0, :2, :3]),
+    "conv2d": lambda a, b: ops.conv2d(a, b[:, :3, :3]),
+    "conv_transpose2d": lambda a, b: ops.conv_transpose2d(a, b[:, :3, :3]),
+    "conv_transpose1d": lambda a, b: ops.conv_transpose1d(a[0], b[0, :, :3]),
+    "max_pool1d": lambda a, b: ops.max_pool1d(a[0], 2),
+    "max_pool2d": lambda a, b: ops.max_pool2d(a, 2),
+    "cat": lambda a, b: crt.cat([a, b], 1),
+    "stack": lambda a, b: crt.stack([a, b]),
+    "copy": lambda a, b: ops.copy(a),
+    "pad": lambda a, b: ops.pad(a, (1, 2)),
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", _CALLS)
+def test_what_ignores_strides(name, dtype):
+    call = _CALLS[name]
+    shape = (1, 1, 130, 130) if name == "matmul of matrices" else (9, 9, 9, 9)
+    a, b = (draw(seed, *shape, dtype=dtype) for seed in range(2))
+    if name == "linear":
+        b = b[0, 0]
+    turned = [t.permute(*reversed(range(t.ndim))).contiguous() for t in (a, b)]
+    views = [t.permute(*reversed(range(t.ndim))) for t in turned]
+    assert not views[0].is_contiguous()
+    assert bits(call(*views)) == bits(call(a, b))
+
+
+def test_elementwise_operators_ignore_strides():
+    a, b = draw(1, 37, 41, special=True), draw(2, 37, 41)
+    views = [t.t().contiguous().t() for t in (a, b)]
+    compared = 0
+    for name, record in ops.records().items():
+        needed = [arg for arg in record.args if arg.required]
+        plain = all(arg.kind == "tensor" and not arg.sequence for arg in needed)
+        if "elementwise" not in record.traits or "random" in record.traits or not plain:
+            continue
+        call = getattr(ops, name)
+        try:
+            wanted = call(*(a, b, b)[: len(needed)])
+        except crt.ClikaRTError:
+            continue  # of integers, or of other shapes
+        found = call(*(views[0], views[1], views[1])[: len(needed)])
+        pairs = zip(found, wanted, strict=True) if isinstance(found, tuple) else [(found, wanted)]
+        assert all(bits(one) == bits(other) for one, other in pairs), name
+        compared += 1
+    assert compared > 100
+
+
+def test_strides_of_readers_that_mind_are_kept():
+    x = draw(1, 33, 47)
+    keeps("remove_double_neg", lambda x: neg(x.t()).sum(), x)
+    keeps("fold_neutral_numbers", lambda x: crt.softmax(x.t() * 1.0, -1), x)
+    check("fold_neutral_numbers", lambda x: crt.exp(x.t() * 1.0), x, leaves="T Exp")
+
+
 # ---------------------------------------------------------------- all of them
 class Block(nn.Module):
     """Attention and a gated feed-forward layer, each behind a norm and with a residual."""
@@ -648,12 +782,105 @@ def test_random_graphs(start):
         assert results(graph, [x.clone()], signed_zero) == wanted, seed
 
 
+def _edit(graph, seed):
+    """Some edits of a random graph; refused ones change nothing."""
+    rng = random.Random(seed)
+    done = 0
+    for at in range(12):
+        nodes = [node for node in graph.nodes() if node.op_code is not None]
+        values = [value for node in graph.nodes() for value in node.outputs]
+        node, value, other = rng.choice(nodes), rng.choice(values), rng.choice(values)
+        kind = rng.randrange(7)
+        before = form(graph)
+        try:
+            if kind == 0:
+                graph.bypass_node(node)
+            elif kind == 1:
+                graph.replace_all_uses_with(value, other)
+            elif kind == 2:
+                graph.set_input(node, rng.randrange(len(node.inputs)), value)
+            elif kind == 3:
+                graph.rename_node(node, f"renamed_{at}")
+            elif kind == 4:
+                graph.set_constant_input(node, 0, draw(at, 4, 4))
+            elif kind == 5:
+                graph.replace([value], lambda t: crt.relu(crt.neg(crt.neg(t[0]))), [other])
+            else:
+                (made,) = graph.insert(lambda t: crt.matmul(t[0], t[1].t()) * 1.0, [value, other])
+                graph.add_output(made, f"added_{at}")
+            done += 1
+        except crt.InvalidArgumentError:
+            assert form(graph) == before
+        check_legal(graph, strides=False)
+    return done
+
+
+@pytest.mark.parametrize("start", range(0, 60, 20))
+def test_random_graphs_after_edits(start):
+    done = 0
+    for seed in range(start, start + 20):
+        fn, x = _random_model(seed), draw(seed, 4, 4)
+        before, graph = trace(fn, x), trace(fn, x)
+        done += _edit(before, seed)
+        _edit(graph, seed)
+        assert form(graph) == form(before)
+        report = graph.optimize()
+        check_legal(graph)
+        signed_zero = "clamp_to_relu" not in applied(report)
+        wanted = results(before, [x.clone()], signed_zero)
+        assert results(graph, [x.clone()], signed_zero) == wanted, seed
+    assert done > 60
+
+
+@pytest.mark.parametrize("start", range(0, 60, 20))
+def test_random_runs_are_undone(start):
+    """A run that fails leaves the graph that it found, whatever its transforms did before."""
+
+    class Refusal(Exception):
+        pass
+
+    def fails(graph):
+        raise Refusal
+
+    for seed in range(start, start + 20):
+        fn, x = _random_model(seed), draw(seed, 4, 4)
+        graph = trace(fn, x)
+        before = form(graph)
+        edits = transforms.transform("edits")(lambda graph, seed=seed: _edit(graph, seed) and None)
+        listed = [*graph.default_transforms(), edits, transforms.transform("fails")(fails)]
+        with pytest.raises(Refusal):
+            graph.optimize(listed)
+        assert form(graph) == before, seed
+        check_legal(graph)
+    assert results(graph, [x.clone()]) == results(trace(fn, x), [x.clone()])
+
+
+def test_subgraphs_stay():
+    w = draw(2, 6, 6)
+
+    def fn(x):
+        y = crt.neg(crt.neg(x))
+        crt.exp(y)
+        then = lambda a: crt.relu(crt.neg(crt.neg(a)))  # noqa: E731
+        (chosen,) = crt.graph.cond(x.sum() > 0.0, then, lambda a: a * 1.0 + w[0], [y])
+        return crt.relu(crt.relu(chosen) * 1.0)
+
+    given = draw(3, 4, 6)
+    before, graph = trace(fn, given), trace(fn, given)
+    check_legal(before)
+    report = graph.optimize()
+    check_legal(graph)
+    assert applied(report) and "If" in codes(graph) and "Exp" not in codes(graph)
+    assert results(graph, [given]) == results(before, [given]) == [bits(fn(given))]
+
+
 def test_every_transform_is_seen_to_work():
     """The list of the factories is the list of the tests above."""
     tested = """cleanup_graph fixate_dyn_shape_queues drop_boundary_permutes remove_identity_casts
         fold_neutral_numbers remove_identity_views remove_double_neg clamp_to_relu
-        remove_redundant_relu remove_double_permute collapse_reshapes merge_equal_nodes
-        matmul_absorb_transpose fold_bias fold_silu_mul fold_add_rms_norm fold_activation""".split()
+        remove_redundant_relu sink_channels_first remove_double_permute collapse_reshapes
+        merge_equal_nodes matmul_absorb_transpose fold_bias fold_silu_mul fold_add_rms_norm
+        fold_activation""".split()
     everything = DefaultsOptions(
         shape_fixation=True, channels_last_inputs=True, channels_last_outputs=True
     )

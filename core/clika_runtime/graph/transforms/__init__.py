@@ -21,6 +21,7 @@ from .layout import (
     DROP_BOUNDARY_PERMUTES,
     MATMUL_ABSORB_TRANSPOSE,
     REMOVE_DOUBLE_PERMUTE,
+    SINK_CHANNELS_FIRST,
 )
 from .pairs import CLAMP_TO_RELU, REMOVE_DOUBLE_NEG, REMOVE_REDUNDANT_RELU
 from .shapes import FIXATE_DYN_SHAPE_QUEUES
@@ -46,6 +47,7 @@ _LIST: tuple[OwnTransform, ...] = (
     REMOVE_DOUBLE_NEG,  # exposes pairs of what stood around it
     CLAMP_TO_RELU,  # makes Relus that the next one takes away
     REMOVE_REDUNDANT_RELU,
+    SINK_CHANNELS_FIRST,  # makes pairs that the next one takes away
     REMOVE_DOUBLE_PERMUTE,  # before products take a transposition: two of them are none
     COLLAPSE_RESHAPES,
     MERGE_EQUAL_NODES,  # after the identities, so that equals look equal; before fusions hide parts

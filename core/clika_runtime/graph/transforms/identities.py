@@ -58,18 +58,10 @@ def _same_view(rewriter: Rewriter, node: int) -> None:
         return
     (new,) = graph.ports(node)
     old, *more = graph.results(node)
-    if more or not rewriter.same_kind(new, old) or not _same_steps(rewriter, new, old):
+    if more or not rewriter.same_kind(new, old) or rewriter.steps(new) != rewriter.steps(old):
         return
     if rewriter.may_stand_for(new, old):
         rewriter.redirect(old, new)
-
-
-def _same_steps(rewriter: Rewriter, a: int, b: int) -> bool:
-    """Whether the elements of two values of one shape lie in the same order."""
-    if rewriter.is_compact(a) or rewriter.is_compact(b):
-        return rewriter.is_compact(a) and rewriter.is_compact(b)
-    steps = rewriter.graph._tracer.steps
-    return bool(steps(a) == steps(b))
 
 
 def _same_dtype(rewriter: Rewriter, node: int) -> None:
@@ -113,12 +105,25 @@ def _swap_last(given: dict[str, object], rank: int) -> tuple[int, ...]:
     return tuple(order)
 
 
+def _moved(given: dict[str, object], rank: int) -> tuple[int, ...]:
+    def places(name: str) -> list[int]:
+        value = given[name]
+        assert isinstance(value, (int, tuple, list))
+        return [dim % rank for dim in ((value,) if isinstance(value, int) else value)]
+
+    moved = dict(zip(places("destination"), places("source"), strict=True))
+    rest = iter(dim for dim in range(rank) if dim not in moved.values())
+    return tuple(moved[dim] if dim in moved else next(rest) for dim in range(rank))
+
+
 _ORDERS: dict[str, Callable[[dict[str, object], int], tuple[int, ...]]] = {
     "permute": _permute,
     "transpose": _transpose,
     "t": _swap_last,
     "adjoint": _swap_last,
+    "movedim": _moved,
 }
+PERMUTATIONS = frozenset(_ORDERS)
 
 FOLD_NEUTRAL_NUMBERS = OwnTransform(
     "fold_neutral_numbers", visit=_neutral, ops=frozenset({"add", "sub", "mul", "div"})

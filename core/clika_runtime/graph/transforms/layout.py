@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..._native._core import Port
-from ...ops.record import VIEW
+from ...ops.record import ELEMENTWISE, RANDOM
 from ..optimize import DefaultsOptions, OwnTransform
-from .identities import permutation
+from ..strides import restride
+from .identities import PERMUTATIONS, permutation
 
 if TYPE_CHECKING:
     from ..rewriting import Rewriter
 
-_PERMUTATIONS = frozenset({"permute", "transpose", "t", "adjoint"})
 _RESHAPES = frozenset({"reshape", "view"})
-# They keep the elements in their order, so that a reshape of them is a reshape of their input.
+# They keep the elements in their order: a reshape of them is a reshape of their input.
 _KEEPING_ORDER = frozenset("reshape view flatten unflatten squeeze unsqueeze".split())
 
 
@@ -79,6 +79,65 @@ def _to_first(rank: int) -> tuple[int, ...]:
     return (0, rank - 1, *range(1, rank - 1))
 
 
+def _sink(rewriter: Rewriter, node: int) -> None:
+    """An elementwise operator over channels-first views of channels-last values runs on these, and
+    its result is viewed channels-first: so conversions between spatial operators meet and go."""
+    graph = rewriter.graph
+    if not rewriter.has(node, ELEMENTWISE) or rewriter.has(node, RANDOM):
+        return
+    result, *more = graph.results(node)
+    dtype, scheme, device, shape, _, _ = graph.meta(result)
+    order = _to_first(len(shape))
+    if more or len(shape) < 3 or "bias" in graph._extras.get(node, {}):
+        return
+    ports = []
+    for value in graph.ports(node):
+        maker = rewriter.producer(value)
+        if value < 0 or rewriter.is_written(value):
+            return
+        if graph.meta(value)[3] == ():
+            ports.append(value)
+        elif graph.meta(value)[3] == shape and permutation(rewriter, maker) == order:
+            ports.append(graph.ports(maker)[0])
+        else:
+            return
+    if tuple(ports) == graph.ports(node) or rewriter.is_written(result):
+        return
+    if rewriter.is_output(result) and not rewriter.options.channels_last_outputs:
+        return
+    if not _free_of_strides(rewriter, result):
+        return
+    sizes = [0] * len(shape)
+    for dim, source in enumerate(order):
+        sizes[source] = shape[dim]
+    value = graph.add_value(dtype, scheme, device, sizes)
+    name = graph.node_name(node)
+    made = graph.make_node(graph.op(node), graph.free_name(name), ports, [value])
+    graph._calls[made] = list(graph._calls[node])
+    if node in graph._extras:
+        graph._extras[made] = dict(graph._extras[node])
+    turned = graph.add_value(dtype, scheme, device, shape, value)
+    view = graph.make_node("permute", graph.free_name(f"{name}_permuted"), [value], [turned])
+    graph._calls[view] = [Port(0), order]
+    rewriter.move_uses(result, turned)
+    rewriter.sweep(node)
+    graph.name_node(made, name)
+    restride(graph, [view, *(reader for reader, _ in graph.use_list(turned))])
+
+
+def _free_of_strides(rewriter: Rewriter, value: int) -> bool:
+    """Whether a value and its permutations may have other strides: no reader of theirs minds."""
+    graph = rewriter.graph
+    for reader, _ in graph.use_list(value):
+        if permutation(rewriter, reader) is not None:
+            (result,) = graph.results(reader)
+            if rewriter.is_output(result) or not _free_of_strides(rewriter, result):
+                return False
+        elif not rewriter.ignores_strides(reader):
+            return False
+    return True
+
+
 def _boundary(rewriter: Rewriter) -> None:
     """An input that is read through a conversion to channels-last only is taken channels-last, and
     an output that leaves through one to channels-first is given channels-last, where chosen."""
@@ -102,9 +161,8 @@ def _drop_at_input(rewriter: Rewriter, node: int) -> None:
         if permutation(rewriter, reader) != order:
             return
         (turned,) = graph.results(reader)
-        # A view of the permuted input was made for its strides.
         users = {user for user, _ in graph.use_list(turned)}
-        if rewriter.is_output(turned) or any(rewriter.has(user, VIEW) for user in users):
+        if rewriter.is_output(turned) or not all(map(rewriter.ignores_strides, users)):
             return
     graph.reshape_value(value, [shape[dim] for dim in order])
     for reader in readers:
@@ -135,8 +193,9 @@ def _needs_channels_last(options: DefaultsOptions, from_file: bool) -> str:
 
 
 COLLAPSE_RESHAPES = OwnTransform("collapse_reshapes", visit=_collapse, ops=_RESHAPES)
+SINK_CHANNELS_FIRST = OwnTransform("sink_channels_first", visit=_sink)
 REMOVE_DOUBLE_PERMUTE = OwnTransform(
-    "remove_double_permute", visit=_double_permute, ops=_PERMUTATIONS
+    "remove_double_permute", visit=_double_permute, ops=PERMUTATIONS
 )
 MATMUL_ABSORB_TRANSPOSE = OwnTransform(
     "matmul_absorb_transpose",
