@@ -480,6 +480,7 @@ cdef class GraphRecorder(Recording):
             if record.mutates is not None and index == 0:
                 output.alias = node.inputs[record.mutates]
                 output.write = True
+                output.offset = self.graph.get().values[output.alias].offset
                 target = flat[record.mutates]
                 for d in range(output.rank):
                     output.strides[d] = (<Tensor>target).record.strides[d]

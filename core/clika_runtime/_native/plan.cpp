@@ -124,12 +124,23 @@ std::unique_ptr<Plan> Plan::compile(std::shared_ptr<Graph> graph, const std::vec
   // What the outputs and the writes to captured states need, and nothing else.
   std::vector<uint8_t> live(store.nodes.size(), 0);
   std::vector<int32_t> work;
-  const auto need = [&](int32_t value) {
-    const int32_t node = store.values[value].node;
+  std::unordered_map<int32_t, std::vector<int32_t>> writers;  // by the root whose bytes they write, also through views
+  for (size_t id = 0; id < store.values.size(); ++id) {
+    if (!store.values[id].write) continue;
+    writers[root_of(store, static_cast<int32_t>(id))].push_back(store.values[id].node);
+  }
+  const auto keep = [&](int32_t node) {
     if (node >= 0 && !live[node]) {
       live[node] = 1;
       work.push_back(node);
     }
+  };
+  const auto need = [&](int32_t value) {
+    keep(store.values[value].node);
+    const auto found = writers.find(root_of(store, value));
+    if (found == writers.end()) return;
+    for (int32_t node : found->second) keep(node);
+    writers.erase(found);
   };
   for (int32_t value : outputs) need(value);
   for (size_t id = 0; id < store.values.size(); ++id) {

@@ -324,8 +324,16 @@ class _Copy:
         self.entered.add(value)
         return made
 
-    def states(self) -> None:
-        """What runs rewrite: captured tensors that copied nodes write."""
+    def facts(self) -> None:
+        """What else the source knows: captured tensors that runs rewrite, sizes it was traced
+        with."""
+        tracer = self.target._tracer
+        bounds = zip(tracer.symbols(), tracer.symbol_bounds(), strict=True)
+        names = {tracer.encoded(tracer.symbol(name, *span)): name for name, span in list(bounds)}
+        for name, size in self.source._pinned.items():
+            here = names.get(self.given.get(name, 0), None if self.given else name)
+            if here is not None and here in names.values():
+                self.target._pinned.setdefault(here, size)
         for value, root in self.source._states.items():
             if value in self.values and self.source.value_is_alive(value):
                 self.target._states[self.values[value]] = self.constant(root)
@@ -420,6 +428,7 @@ class _Merge:
                 )
         self.outputs = {(link.source, link.output) for link in links}
         self.inputs = seen
+        self._ends = {link: self._found(link) for link in links}
         self.devices, self.placed = self._placement()
         self.sizes = _Sizes(parts)
         for link in links:
@@ -434,6 +443,9 @@ class _Merge:
 
     def ends(self, link: _Link) -> tuple[int, int]:
         """(value that a connection takes, value of the input that it feeds)."""
+        return self._ends[link]
+
+    def _found(self, link: _Link) -> tuple[int, int]:
         source, target = self.parts[link.source][1], self.parts[link.target][1]
         value = dict(source.output_list())[link.output]
         return value, target.results(target.node_id(link.input))[0]
@@ -500,6 +512,8 @@ class _Merge:
 
     def check_result(self, target: Any, copies: Sequence[Any]) -> None:
         """Refuses a cycle, and bytes that two parts write."""
+        for link in self.links:
+            copies[link.target].value(self.ends(link)[1])
         if not target.is_acyclic():
             raise InvalidArgumentError("merge: the connections close a cycle of operators")
         writers: dict[int, str] = {}
@@ -591,8 +605,9 @@ def merge(
     plan = _Merge(listed, links, cross_device)
     inputs = _io_names("input", listed, plan.inputs, io_names, lambda part: part.input_names())
     outputs = _io_names("output", listed, plan.outputs, io_names, lambda part: part.output_names())
-    target = ModelGraph("merged")
+    target: Any = ModelGraph("merged")
     target._placed = plan.placed
+    target._from_file = all(part._from_file for _, part in listed)
     given = plan.sizes.into(target._tracer)
     copies = [
         _Copy(target, part, given[index], plan.devices[index])
@@ -625,7 +640,7 @@ def merge(
                 returned.append((new, copies[index].value(value)))
                 if new != label:
                     renames.append(Rename(name, NameKind.Output, label, new))
-        copies[index].states()
+        copies[index].facts()
     target.set_output_list(returned)
     plan.check_result(target, copies)
     for _, part in listed:
@@ -722,7 +737,7 @@ def merge_into(graph: Any, second: Any, io_map: Any) -> list[Rename]:
         graph.set_output_list(returned)
         plan.check_result(graph, [own, copy])
         own.apply()
-        copy.states()
+        copy.facts()
         graph._placed = plan.placed
     _consume(second)
     return renames
@@ -736,6 +751,7 @@ class _Resized:
         self.target = graph
         self.copy = _Copy(graph, graph, given, device)
         self.values = graph.alive_values()
+        self.elsewhere: dict[int, Callable[[], int]] = {}
 
     def value(self, value: int) -> int:
         return value
@@ -907,6 +923,7 @@ class _Split:
         for name in self.order:
             targets[name] = ModelGraph(f"{graph.name}/{name}")
             targets[name]._placed = graph._placed
+            targets[name]._from_file = graph._from_file
             copies[name] = _Copy(targets[name], graph)
             entering = [
                 (value, graph.node_name(node))
@@ -934,7 +951,7 @@ class _Split:
             )
         for name in self.order:
             targets[name].set_output_list(outputs[name])
-            copies[name].states()
+            copies[name].facts()
         place = {name: at for at, name in enumerate(self.order)}
         connections.sort(key=lambda pair: place[pair[0].partition(".")[0]])
         return targets, connections
@@ -1078,6 +1095,7 @@ def extract(graph: ModelGraph, inputs: Sequence[Value], outputs: Sequence[Value]
                 )
     target: Any = ModelGraph(source.name)
     target._placed = source._placed
+    target._from_file = source._from_file
     copy = _Copy(target, source)
     order = [node for node in source.node_ids() if node in needed]
     own = {value for node in source.input_ids() for value in source.results(node)}
@@ -1103,7 +1121,7 @@ def extract(graph: ModelGraph, inputs: Sequence[Value], outputs: Sequence[Value]
             for value in wanted
         ]
     )
-    copy.states()
+    copy.facts()
     _consume(graph)
     made: ModelGraph = target
     return made

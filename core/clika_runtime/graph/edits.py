@@ -243,7 +243,6 @@ class Edits(_Base):
                 f"add_output: '{self.value_name(found)}' is a packed weight; a graph returns dense "
                 "tensors (see dequantize)"
             )
-        self._check_current("add_output", found)
         with self._undoing():
             self.set_output_list([*self.output_list(), (name, found)])
 
@@ -410,7 +409,7 @@ class Edits(_Base):
             for old, new in moves.items():
                 reads = [read for read in self.use_list(old) if read[0] not in new_nodes]
                 self._check_fits(call, old, new, reads)
-                self._check_returned(call, old, new)
+                self._check_state(call, old)
             self._move(moves, new_nodes)
             if not self.is_acyclic():
                 raise InvalidArgumentError(
@@ -656,20 +655,17 @@ class Edits(_Base):
         """Whether every read of ``old`` can become one of ``new``."""
         reads = self.use_list(old)
         self._check_fits(call, old, new, reads)
-        self._check_returned(call, old, new)
+        self._check_state(call, old)
         self._check_cycle(call, new, [node for node, _ in reads])
 
-    def _check_returned(self: Any, call: str, old: int, new: int) -> None:
-        """Whether the outputs that return ``old`` can return ``new``."""
+    def _check_state(self: Any, call: str, old: int) -> None:
+        """Refuses to take the new value of a state from the output that stands for it."""
         names = [name for name, value in self.output_list() if value == old]
-        if not names:
-            return
-        if old in self._states:
+        if names and old in self._states:
             raise InvalidArgumentError(
                 f"{call}: the output '{names[0]}' is the new value of a tensor that runs rewrite; "
                 "only the operator that writes it can give it"
             )
-        self._check_current(call, new)
 
     def _check_cycle(self: Any, call: str, value: int, readers: Sequence[int]) -> None:
         """Whether these nodes can read a value that is not computed from them."""
@@ -715,7 +711,7 @@ class Edits(_Base):
         return -1
 
     def _check_current(self: Any, call: str, value: int) -> None:
-        """Refuses to return a value whose bytes are written after it is computed."""
+        """Refuses to part a value from a write to its bytes that comes after it."""
         if not self._has_writes():
             return
         root = self._root(value)
@@ -732,7 +728,7 @@ class Edits(_Base):
         for item in later:
             raise InvalidArgumentError(
                 f"{call}: '{self.node_name(self.producer_id(item)[0])}' writes to the bytes of "
-                f"'{self.value_name(value)}' after it; insert a copy of it and return that"
+                f"'{self.value_name(value)}' after it; keep them together, or insert a copy"
             )
 
     # ------------------------------------------------------------------ changes
