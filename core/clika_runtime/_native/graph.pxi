@@ -251,8 +251,12 @@ cdef class GraphRecorder(Recording):
         """Takes over the symbolic sizes of a recording: their numbers mean the same here."""
         self.graph.get().sizes = other.graph.get().sizes
 
-    def apply(self, Op op, list values):
-        """Calls ``op`` on its arguments in the record's order: at once where no tensor is traced, else recorded."""
+    def apply(self, Op op, list values, bint fold=True):
+        """Calls ``op`` on its arguments in the record's order: at once where no tensor is traced, unless ``fold`` is
+        False, else recorded."""
+        if not fold:
+            with tracing_scope(self):  # what it is composed of is recorded too
+                return self._record(op, list(values))
         for value in values:
             for item in (value if isinstance(value, (list, tuple)) else (value,)):
                 if (isinstance(item, Tensor) and (<Tensor>item).recorder is not None
@@ -479,6 +483,7 @@ cdef class GraphRecorder(Recording):
             self._compact(&output)
             if record.mutates is not None and index == 0:
                 output.alias = node.inputs[record.mutates]
+                output.offset = self.graph.get().values[output.alias].offset
                 output.write = True
                 output.offset = self.graph.get().values[output.alias].offset
                 target = flat[record.mutates]

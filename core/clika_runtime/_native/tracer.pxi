@@ -114,16 +114,23 @@ cdef class Tracer(Recording):
         """For the body of a node: ``outer(tensor)`` gives its value for a tensor from outside."""
         self.outer = outer
 
+    cdef object _graph(self):
+        graph = self.store()
+        if graph is None:
+            raise _errors.InvalidArgumentError("a traced tensor of a graph that is gone cannot be used",
+                                               "FAILED_PRECONDITION")
+        return graph
+
     def graph_of(self):
         """The graph that is recorded."""
-        return self.store()
+        return self._graph()
 
     # ---------------------------------------------------- values
     cdef Tensor _tensor(self, int32_t id):
         cdef Tensor result = Tensor.__new__(Tensor)
         cdef int32_t d
         cdef int64_t step = 1
-        held = self.store()._constants.get(id)
+        held = self._graph()._constants.get(id)
         if held is not None:
             result.record = (<Tensor>held).record
             result.record.storage = NULL
@@ -131,7 +138,7 @@ cdef class Tracer(Recording):
             result.record.value = id
             result.recorder = self
             return result
-        dtype, scheme, device, shape, _, _ = self.store().meta(id)
+        dtype, scheme, device, shape, _, _ = self._graph().meta(id)
         result.record.dtype = dtype
         result.record.scheme = scheme
         result.record.device = device
@@ -207,7 +214,7 @@ cdef class Tracer(Recording):
         return list(self.latest.items())
 
     cdef int32_t _root(self, int32_t value) except -1:
-        store = self.store()
+        store = self._graph()
         alias = store.meta(value)[4]
         while alias >= 0:
             value = alias
@@ -228,7 +235,7 @@ cdef class Tracer(Recording):
             raise invalid("a tensor on device meta cannot be captured: it has no bytes")
         storage = <size_t>t.record.storage
         key = (storage, t.record.offset, t.record.dtype, t.record.scheme, t._sizes(), t._steps())
-        store = self.store()
+        store = self._graph()
         found = self.constants.get(key)
         if found is None or not store.value_is_alive(found):
             first = self.storages.get(storage, -1)
@@ -253,7 +260,7 @@ cdef class Tracer(Recording):
         if last is None or self.stamp.get(id, root) == last:
             return id
         # The same place: the version itself.
-        store = self.store()
+        store = self._graph()
         at = last
         while store.meta(at)[5]:
             at = store.meta(at)[4]
@@ -313,7 +320,7 @@ cdef class Tracer(Recording):
                 made.append((result.dtype.code, 0, device, shape, inputs[record.mutates], True))
             else:
                 made.append((result.dtype.code, 0, device, shape, -1, False))
-        ids = self.store()._add_operator(op.name, call, inputs, made)
+        ids = self._graph()._add_operator(op.name, call, inputs, made)
         for index, (id, result) in enumerate(zip(ids, outputs)):
             if views:
                 source = values[sources[result.source]]
@@ -348,5 +355,5 @@ cdef int _materialize(list leaves) except -1:
         if isinstance(tracer, Tracer) and (<Tracer>tracer).lazy:
             waiting.setdefault(id(tracer), (tracer, []))[1].append(leaf)
     for tracer, tensors in waiting.values():
-        settle_lazy(tensors, (<Tracer>tracer).store()._evaluate([(<Tensor>t).record.value for t in tensors]))
+        settle_lazy(tensors, (<Tracer>tracer)._graph()._evaluate([(<Tensor>t).record.value for t in tensors]))
     return 0

@@ -5,9 +5,10 @@ constants folded), and a native program made of that."""
 from __future__ import annotations
 
 import heapq
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from .._native._core import GraphRecorder, Port, Stream, SymInt, Tensor, tracing_scope
+from .._native._core import GraphRecorder, Port, Stream, SymInt, device_scope, tracing_scope
 from ..device import Device
 from ..errors import InvalidArgumentError
 from .activations import ACTIVATIONS, IDENTITY
@@ -213,7 +214,6 @@ class _Lowering:
         self.recorder.share_sizes(graph._tracer)
         self.device = graph._placed
         self.values: dict[int, Any] = {}  # value -> tensor of the recorder, or a concrete one
-        self.states = set(graph._states.values())
 
     def place(self, number: int) -> Any:
         """The device of a value, unless the graph is placed as a whole."""
@@ -223,19 +223,15 @@ class _Lowering:
 
     def constant(self, value: int) -> Any:
         tensor = self.graph._constants[value]
-        if value in self.written:
+        if _root(self.graph, value) in self.written:
             return self.recorder.state(tensor)
-        return (
-            tensor
-            if tensor.device == self.place(self.graph.meta(value)[2])
-            else tensor.to(self.place(self.graph.meta(value)[2]))
-        )
+        return tensor.to(self.place(self.graph.meta(value)[2]))
 
     def run(self) -> Program:
         graph = self.graph
         self.schedule = Schedule(graph)
         self.needed = _needed(graph)
-        self.written = _written_constants(graph)
+        self.written = _written_roots(graph)
         names, devices = [], []
         for node in graph.input_ids():
             (value,) = graph.results(node)
@@ -250,9 +246,12 @@ class _Lowering:
                 _DTYPES[dtype],
                 devices[-1],
             )
-        for node in self.schedule.order:
-            if graph.op(node) and node in self.needed:
-                self.node(node)
+        with (
+            device_scope(self.device) if self.device else nullcontext()
+        ):  # where factories make their tensors
+            for node in self.schedule.order:
+                if graph.op(node) and node in self.needed:
+                    self.node(node)
         plan = self.recorder.compile([self.of(value) for _, value in graph.output_list()])
         return Program(graph, plan, names, devices)
 
@@ -292,7 +291,8 @@ class _Lowering:
             self.control(node, op, inputs)
             return
         arguments = [self.argument(value, inputs) for value in graph._calls[node]]
-        made = self.recorder.apply(getattr_op(op), arguments)
+        fold = not any(_root(graph, value) in self.written for value in graph.results(node))
+        made = self.recorder.apply(getattr_op(op), arguments, fold)
         made = made if isinstance(made, tuple) else (made,)
         if node in graph._extras:
             made = (self.finished(made[0], graph._extras[node], inputs), *made[1:])
@@ -380,14 +380,10 @@ def _needed(graph: Any) -> set[int]:
     return needed
 
 
-def _written_constants(graph: Any) -> set[int]:
-    """Constants whose bytes a node writes, and constants that share those bytes."""
-    roots = set()
-    for node in graph.node_ids():
-        for value in graph.results(node):
-            if graph.meta(value)[5]:
-                roots.add(_root(graph, value))
-    return {value for value in graph._constants if _root(graph, value) in roots}
+def _written_roots(graph: Any) -> set[int]:
+    """Values whose bytes a node writes, also through a view."""
+    results = (value for node in graph.node_ids() for value in graph.results(node))
+    return {_root(graph, value) for value in results if graph.meta(value)[5]}
 
 
 def _root(graph: Any, value: int) -> int:
@@ -419,8 +415,3 @@ def compile_graph(graph: ModelGraph) -> Program:
     """The program of a graph as it stands."""
     with tracing_scope(None):
         return _Lowering(graph).run()
-
-
-def is_concrete(value: Any) -> bool:
-    """A tensor with bytes: what is made of nothing else is folded."""
-    return isinstance(value, Tensor) and not value.is_traced
