@@ -366,6 +366,19 @@ def test_a_cutoff_is_counted_exactly():
         assert (path.cost, len(path.edges)) == (30 - cutoff, cutoff)
 
 
+def test_trade_offs_are_bounded():
+    # As above, where every node of the row has as many trade-offs as it has choices.
+    graph = Graph()
+    row = [add(graph, "x", op="")]
+    for i in range(5000):
+        row.append(add(graph, f"n{i}", *row[-2:]))
+    ports = {0: 1.0, 1: 0.0}
+    ends = row[0], row[-1]
+    assert graph.shortest_path(*ends, edge_cost=lambda edge: ports[edge.dst_port()]).cost < 2
+    with pytest.raises(InvalidArgumentError, match="too many trade-offs between edges and cost"):
+        graph.shortest_path(*ends, edge_cost=lambda edge: ports[edge.dst_port()], cutoff=4999)
+
+
 def test_of_equal_paths_the_shortest_counts():
     graph = Graph()
     x = add(graph, "x", op="")

@@ -178,7 +178,7 @@ CostedPath cheapest_path(const PathGraph& graph, const std::vector<double>& cost
         ways.push_back(way);
       }
     }
-    if (ways.size() > most) throw std::length_error("cheapest_path");
+    if (ways.size() > most) throw std::overflow_error("cheapest_path");
     first[i + 1] = static_cast<int64_t>(ways.size());
   }
   if (first[count - 1] == first[count]) return path;

@@ -114,8 +114,8 @@ struct CostedPath {
 };
 
 // The path of the smallest summed cost; `costs` by index into graph.edges. With a cutoff each node keeps every
-// trade-off between edges and cost; more than `most` of them throw std::length_error.
-CostedPath cheapest_path(const PathGraph& graph, const std::vector<double>& costs, size_t most = size_t{1} << 25);
+// trade-off between edges and cost; more than `most` of them throw std::overflow_error.
+CostedPath cheapest_path(const PathGraph& graph, const std::vector<double>& costs, size_t most = size_t{1} << 22);
 // The path of the largest summed cost. `edge_costs` may be empty: 0.
 CostedPath critical_path(const Structure& s, const std::vector<double>& node_costs,
                          const std::vector<double>& edge_costs);

@@ -478,7 +478,7 @@ def cheapest_between(GraphStore g, src, dst, edge_cost, cutoff, avoid, edge_filt
     cdef CostedPath path
     try:
         path = cheapest_path(graph, costs)
-    except ValueError:  # std::length_error
+    except OverflowError:
         raise _invalid("shortest_path: too many trade-offs between edges and cost under this cutoff; raise the cutoff "
                        "or leave it out") from None
     return _costed(g, path) if path.found else None
