@@ -517,13 +517,12 @@ class _Merge:
         if not target.is_acyclic():
             raise InvalidArgumentError("merge: the connections close a cycle of operators")
         writers: dict[int, str] = {}
+        root_of = target._roots()
         for (name, part), copy in zip(self.parts, copies, strict=True):
             if not part._has_writes():
                 continue
             roots = {
-                target._root(copy.value(value))
-                for value in part._writes
-                if part.value_is_alive(value)
+                root_of(copy.value(value)) for value in part._writes if part.value_is_alive(value)
             }
             for root in roots:
                 if target.producer_id(root)[0] < 0 and writers.setdefault(root, name) != name:
@@ -988,14 +987,15 @@ class _Split:
         if not graph._has_writes():
             return
         writers: dict[int, int] = {}
+        root = graph._roots()
         for value in graph._writes:
             if graph.value_is_alive(value):
-                writers[graph._root(value)] = graph.producer_id(value)[0]
+                writers[root(value)] = graph.producer_id(value)[0]
         for node in self.ids:
             touched = [*graph.results(node)]
             touched += [value for value in graph.ports(node) if value >= 0]
             for value in touched:
-                writer = writers.get(graph._root(value), -1)
+                writer = writers.get(root(value), -1)
                 maker = graph.producer_id(value)[0]
                 if writer < 0 or self.part[writer] == self.part[node]:
                     continue
@@ -1081,9 +1081,10 @@ def extract(graph: ModelGraph, inputs: Sequence[Value], outputs: Sequence[Value]
         needed.add(node)
         work.extend(item for item in source.ports(node) if item >= 0)
     if source._has_writes():
+        root_of = source._roots()
         for node in needed:
             for value in source.results(node):
-                root = source._root(value)
+                root = root_of(value)
                 maker = source.producer_id(root)[0]
                 if not source.meta(value)[5] or maker < 0 or maker in needed:
                     continue

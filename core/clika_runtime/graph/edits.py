@@ -247,7 +247,8 @@ class Edits(_Base):
             self.set_output_list([*self.output_list(), (name, found)])
 
     def remove_output(self: Any, name: str) -> None:
-        """Stops returning an output; the node that computes it stays.
+        """Stops returning an output; the node that computes it stays. A captured tensor that runs
+        rewrite is rewritten all the same.
 
         >>> graph.remove_output("y")
         >>> graph.output_names(), graph.node("Add_3")
@@ -690,10 +691,27 @@ class Edits(_Base):
 
     def _root(self: Any, value: int) -> int:
         """The value whose bytes a value shows."""
-        alias: int = self.meta(value)[4]
-        while alias >= 0:
-            value, alias = alias, self.meta(alias)[4]
-        return value
+        found: int = self._roots()(value)
+        return found
+
+    def _roots(self: Any) -> Callable[[int], int]:
+        """`_root` for many values, until the next edit."""
+        known: dict[int, int] = {}
+
+        def root(value: int) -> int:
+            path = []
+            while value not in known:
+                alias = self.meta(value)[4]
+                if alias < 0:
+                    known[value] = value
+                    break
+                path.append(value)
+                value = alias
+            for item in path:
+                known[item] = known[value]
+            return known[value]
+
+        return root
 
     def _writer(self: Any, node: int, port: int, value: int) -> int:
         """The node that writes to what ``node`` reads at ``port``: itself, or one that writes to a
@@ -714,9 +732,9 @@ class Edits(_Base):
         """Refuses to part a value from a write to its bytes that comes after it."""
         if not self._has_writes():
             return
-        root = self._root(value)
+        root = self._roots()
         later = {
-            item for item in self._writes if self.value_is_alive(item) and self._root(item) == root
+            item for item in self._writes if self.value_is_alive(item) and root(item) == root(value)
         }
         at = value
         while at >= 0 and later:

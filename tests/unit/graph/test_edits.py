@@ -723,6 +723,20 @@ def test_the_value_of_a_state_stays():
     for _ in range(2):
         graph.run([crt.ones(2, 3)])
     assert state.tolist() == [[2.0] * 3] * 2
+    # A state that is not returned is written all the same, until its writer goes.
+    graph = traced(model)
+    graph.remove_output(name)
+    graph.finalize()
+    graph.run([crt.ones(2, 3)])
+    assert state.tolist() == [[3.0] * 3] * 2
+    graph = traced(model)
+    writer = graph.value_view(dict(graph.output_list())[name]).producer()
+    graph.remove_output(name)
+    graph.remove_node(writer)
+    check_legal(graph)
+    graph.finalize()
+    graph.run([crt.ones(2, 3)])
+    assert state.tolist() == [[3.0] * 3] * 2
 
 
 # ------------------------------------------------------------------ at random
