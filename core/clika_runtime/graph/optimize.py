@@ -157,6 +157,8 @@ class Optimizing(_Base):
 
     _owner: int | None  # the thread of the run, while there is one
     _transform: str  # the name of the transform that runs
+    # Inputs (nodes) and outputs (names) that are channels-last by choice: that happens once.
+    _converted: frozenset[str | int] = frozenset()
     _from_file = False  # read from a file: its shapes are fixed by `specialize`
 
     def default_transforms(self: Any, defaults: DefaultsOptions | None = None) -> list[Transform]:
@@ -259,6 +261,7 @@ class _Run:
         self.touched: list[int] = []  # nodes that edits touched, in order
         self.seen: list[int | None] = []  # per entry how much of `touched` it has looked at
         self.writers: set[int] = set()
+        self.converted: set[str | int] = set(graph._converted)
 
     def go(self, listed: list[Transform], most: int) -> OptimizeReport:
         graph = self.graph
@@ -285,6 +288,7 @@ class _Run:
             restride(graph, graph.node_ids())
             raise
         graph.commit()
+        graph._converted = frozenset(self.converted)
         if not report.converged:
             for row in firing:
                 row.firing_at_cap = True
@@ -302,7 +306,7 @@ class _Run:
             return False
         graph = self.graph
         transform = row.transform
-        before = graph.mark()
+        before, converted = graph.mark(), set(self.converted)
         graph._transform = transform.name
         try:
             if isinstance(transform, OwnTransform):
@@ -315,6 +319,7 @@ class _Run:
                 raise  # `go` undoes the run
             graph.rollback(before)
             restride(graph, self._note())
+            self.converted = converted
             status = failure.status if isinstance(failure, ClikaRTError) else Status.Internal
             row.failed = True
             row.failure_code = str(status)
@@ -335,8 +340,11 @@ class _Run:
         self.graph.commit()
         return changed
 
+    def _rewriter(self) -> Rewriter:
+        return Rewriter(self.graph, self.writers, self.options, self.converted)
+
     def _own(self, at: int, transform: OwnTransform) -> None:
-        rewriter = Rewriter(self.graph, self.writers, self.options)
+        rewriter = self._rewriter()
         if transform.whole is not None:
             transform.whole(rewriter)
         if transform.visit is None:
@@ -369,7 +377,7 @@ class _Run:
 
         before = self.graph.mark()
         try:
-            drop_unread(Rewriter(self.graph, self.writers, self.options))
+            drop_unread(self._rewriter())
         except BaseException:
             self.graph.commit()
             raise

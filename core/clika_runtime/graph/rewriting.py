@@ -29,9 +29,16 @@ class Rewriter:
     """One transform at work on one graph. ``written`` are the roots of bytes that some node writes:
     no rewrite moves a read or a result across them."""
 
-    def __init__(self, graph: ModelGraph, writers: set[int], options: DefaultsOptions) -> None:
+    def __init__(
+        self,
+        graph: ModelGraph,
+        writers: set[int],
+        options: DefaultsOptions,
+        converted: set[str | int],
+    ) -> None:
         self.graph = graph
         self.options = options
+        self.converted = converted
         self._shared: set[int] | None = None  # constants over whose bytes there are others
         self.written = {
             self.root(value)

@@ -382,6 +382,25 @@ def test_what_does_not_sink():
     )
 
 
+def test_a_border_is_converted_once():
+    x = draw(1, 2, 3, 3, 3)
+    first, last = (0, 3, 1, 2), (0, 2, 3, 1)
+
+    def fn(x):
+        y = crt.exp(x.permute(*last).permute(*last))
+        return crt.tanh(y.permute(*first)).permute(*first).permute(*first)
+
+    graph = trace(fn, x)
+    choices = DefaultsOptions(channels_last_inputs=True, channels_last_outputs=True)
+    for _ in range(2):
+        graph.optimize([transforms.drop_boundary_permutes()], defaults=choices)
+        check_legal(graph)
+    assert codes(graph) == ["x", "Permute", "Exp", "Permute", "Tanh", "Permute"]
+    graph.finalize()
+    (found,) = graph.run([x.permute(*last).contiguous()])
+    assert bits(found.permute(*first)) == bits(fn(x))
+
+
 # ---------------------------------------------------------------- equal nodes
 def test_equal_nodes(x):
     name = "merge_equal_nodes"
@@ -438,6 +457,19 @@ def test_bias(dtype):
     check(name, lambda x: ops.linear(x, rows) + b, x, leaves="Linear")
     image, kernel = draw(1, 2, 6, 6, 4, dtype=dtype), draw(2, 17, 3, 3, 4, dtype=dtype)
     check(name, lambda x: ops.conv2d(x, kernel) + b, image, leaves="Conv2d")
+
+
+def test_a_bias_comes_before_the_activation():
+    x, w, b = draw(0, 5, 33), draw(1, 33, 17), draw(2, 17)
+    graph = trace(lambda x: crt.relu(crt.matmul(x, w) + b) + b, x)
+    wanted = results(trace(lambda x: crt.relu(crt.matmul(x, w) + b) + b, x), [x])
+    graph.optimize([transforms.fold_activation()])
+    assert graph.node("Add_2").attribute("activation") == "Relu"
+    graph.optimize([transforms.fold_bias()])
+    check_legal(graph)
+    assert codes(graph) == ["x", "MatMul", "Add"]  # the second sum comes after the activation
+    assert graph.node("MatMul_1").attribute("activation") == "Relu"
+    assert results(graph, [x]) == wanted
 
 
 def test_what_is_no_bias():
@@ -780,6 +812,72 @@ def test_random_graphs(start):
         signed_zero = "clamp_to_relu" not in applied(report)
         wanted = results(before, [x.clone()], signed_zero)
         assert results(graph, [x.clone()], signed_zero) == wanted, seed
+
+
+def _random_layouts(seed):
+    """A function of [n, 3, 3, 3] tensors that convert between layouts; n may be dynamic."""
+    rng = random.Random(seed)
+    kernel, row = draw(300, 3, 2, 2, 3), draw(301, 3, 1, 1)
+    orders = [(0, 2, 3, 1), (0, 3, 1, 2), (0, 1, 2, 3), (0, 1, 3, 2)]
+
+    def conv(a):
+        y = ops.pad(ops.conv2d(a.permute(0, 2, 3, 1), kernel), (0, 0, 0, 1, 0, 1))
+        return y.permute(0, 3, 1, 2)
+
+    unary = [
+        conv,
+        conv,
+        crt.relu,
+        crt.tanh,
+        lambda a: a * 0.5,
+        lambda a: a * row,
+        lambda a: neg(a),
+        lambda a: a * 1.0,
+        lambda a: crt.softmax(a, 1),
+        lambda a: a.reshape(a.shape[0], 27).reshape(a.shape[0], 3, 3, 3),
+        lambda a: crt.flatten(a, 1).reshape(-1, 3, 3, 3),
+        lambda a: crt.sum(a, 1, keepdim=True) + a,
+        *(lambda a, order=order: a.permute(*order) for order in orders),
+    ]
+    binary = [crt.add, crt.mul, lambda a, b: crt.cat([a, b], 1)[:, 1:4]]
+    steps = []
+    for at in range(rng.randint(4, 18)):
+        step = rng.choice(unary if rng.random() < 0.75 else binary)
+        reads = 1 if step in unary else 2
+        steps.append((step, [rng.randint(max(0, at - 3), at) for _ in range(reads)]))
+
+    def fn(x):
+        values = [x]
+        for step, reads in steps:
+            values.append(step(*(values[read] for read in reads)))
+        return [values[-1], values[len(values) // 2] + 1.0]
+
+    return fn
+
+
+@pytest.mark.parametrize("start", range(0, 60, 20))
+def test_random_layouts(start):
+    for seed in range(start, start + 20):
+        fn, x = _random_layouts(seed), draw(seed, 2, 3, 3, 3)
+        axes = {"x": {0: "n"}} if seed % 2 else {}
+        before, graph = (trace(fn, x, dynamic_axes=axes) for _ in range(2))
+        choices = DefaultsOptions(shape_fixation=seed % 3 == 0, channels_last_outputs=seed % 5 == 0)
+        check_legal(before)
+        last = [name for name, value in graph.output_list()]
+        report = graph.optimize(defaults=choices)
+        check_legal(graph)
+        assert report.converged and applied(report) is not None, seed
+        assert not graph.optimize(defaults=choices).changed, seed
+        wanted = fn(x)
+        before.finalize()
+        assert [bits(t) for t in before.run([x])] == [bits(t) for t in wanted], seed
+        graph.finalize()
+        for name, found, want in zip(last, graph.run([x]), wanted, strict=True):
+            turned = {item: dims for item, _, dims in graph.outputs()}[name]
+            if turned[1:] != list(want.shape)[1:] or bits(found) != bits(want):
+                found = found.permute(0, 3, 1, 2)
+                assert choices.channels_last_outputs, seed
+            assert bits(found) == bits(want), (seed, name)
 
 
 def _edit(graph, seed):

@@ -145,8 +145,8 @@ def _boundary(rewriter: Rewriter) -> None:
         for node in rewriter.graph.input_ids():
             _drop_at_input(rewriter, node)
     if rewriter.options.channels_last_outputs:
-        for _, value in rewriter.graph.output_list():
-            _drop_at_output(rewriter, value)
+        for name, value in rewriter.graph.output_list():
+            _drop_at_output(rewriter, name, value)
 
 
 def _drop_at_input(rewriter: Rewriter, node: int) -> None:
@@ -154,31 +154,36 @@ def _drop_at_input(rewriter: Rewriter, node: int) -> None:
     (value,) = graph.results(node)
     shape = graph.meta(value)[3]
     readers = sorted({reader for reader, _ in graph.use_list(value)})
-    if len(shape) < 3 or not readers or rewriter.is_output(value) or rewriter.is_written(value):
+    if len(shape) < 3 or not readers or node in rewriter.converted:
+        return
+    if rewriter.is_output(value) or rewriter.is_written(value):
         return
     order = _to_last(len(shape))
     for reader in readers:
         if permutation(rewriter, reader) != order:
             return
         (turned,) = graph.results(reader)
-        users = {user for user, _ in graph.use_list(turned)}
-        if rewriter.is_output(turned) or not all(map(rewriter.ignores_strides, users)):
+        if rewriter.is_output(turned) or not _free_of_strides(rewriter, turned):
             return
+    rewriter.converted.add(node)
     graph.reshape_value(value, [shape[dim] for dim in order])
     for reader in readers:
         rewriter.redirect(graph.results(reader)[0], value)
+    restride(graph, [reader for reader, _ in graph.use_list(value)])
 
 
-def _drop_at_output(rewriter: Rewriter, value: int) -> None:
+def _drop_at_output(rewriter: Rewriter, name: str, value: int) -> None:
     graph = rewriter.graph
     maker = rewriter.producer(value)
-    if maker < 0 or permutation(rewriter, maker) != _to_first(len(graph.meta(value)[3])):
+    rank = len(graph.meta(value)[3])
+    if rank < 3 or name in rewriter.converted or rewriter.is_written(value):
         return
+    if maker < 0 or permutation(rewriter, maker) != _to_first(rank):
+        return
+    rewriter.converted.add(name)
     (new,) = graph.ports(maker)
-    if len(graph.meta(value)[3]) < 3 or rewriter.is_written(value):
-        return
     graph.set_output_list(
-        (name, new if item == value else item) for name, item in graph.output_list()
+        (label, new if label == name else item) for label, item in graph.output_list()
     )
     rewriter.sweep(maker)
 
