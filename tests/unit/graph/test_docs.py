@@ -10,7 +10,7 @@ import pytest
 
 from clika_runtime import graph
 
-# The examples of these two ask a graph that their own tests make (test_queries_examples, test_edits).
+# The examples of these two ask a graph that tests of their own make.
 OTHERS = {"clika_runtime.graph.edits", "clika_runtime.graph.queries"}
 MODULES = [
     info.name
