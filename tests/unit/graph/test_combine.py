@@ -19,7 +19,9 @@ from clika_runtime.graph import (
     Transform,
     ValueCut,
     combine,
+    cond,
     extract,
+    loop,
     merge,
     split,
 )
@@ -808,3 +810,62 @@ def test_traced_sizes_come_along():
     assert merged._pinned == {"n": 4}
     merged, _ = merge({"a": merged, "b": graph()})
     assert merged._pinned == {"a/n": 4, "b/n": 4}
+
+
+def control_model(t):
+    scale = t[0].sum() > 0
+    (branch,) = cond(scale, lambda a: crt.relu(a) * 2, lambda a: crt.neg(a), [t[0]])
+    (total,) = loop(3, None, lambda i, go, a: (go, a + branch), [t[0]])
+    return [total, crt.neg(branch)]
+
+
+@pytest.mark.parametrize("rows", [4, -1])
+def test_nodes_with_bodies_come_along(rows):
+    def graph():
+        return traced(control_model, spec("x", (-1, 3)), outputs=("y", "z"))
+
+    x = draw(22, 4, 3)
+    feeds = [{"x": x}, {"x": -x}]
+    wanted = [dict(zip("yz", map(bits, control_model([feed["x"]])), strict=True)) for feed in feeds]
+    source = graph()
+    kinds = {OpCode.If: "b", OpCode.Loop: "c"}
+    part_of = {node.name: kinds.get(node.op_code) for node in source.nodes()}
+    (branch,) = source.find_nodes(OpCode.If)
+    late = {node.name for node in source.descendants(branch)}
+    parts, links = split(
+        source, lambda node: part_of[node.name] or ("d" if node.name in late else "a")
+    )
+    assert list(parts)[0] == "a" and set(parts) == {"a", "b", "c", "d"}
+    merged, _ = merge(parts, links)
+    if rows > 0:  # a fixed size, also for the bodies
+        first = traced(rectify, spec("in", (rows, 3)), outputs=("o",))
+        merged, _ = merge({"first": first, "then": merged}, [("first.o", "then.x")])
+        assert merged.outputs()[0][2] == [rows, 3]
+        results = by_name(merged, {"in": x})
+        assert list(results.values()) == [bits(value) for value in control_model(rectify([x]))]
+        return
+    merged.finalize()
+    for feed, want in zip(feeds, wanted, strict=True):
+        results = dict(zip(merged.output_names(), map(bits, merged.run(feed)), strict=True))
+        assert results == want
+    source = graph()
+    value = source.value_view(dict(source.output_list())["y"])
+    part = extract(source, [source.node("x").output(0)], [value])
+    part.finalize()
+    for feed, want in zip(feeds, wanted, strict=True):
+        assert bits(part.run(feed)[0]) == want["y"]
+
+
+def test_insert_takes_control_flow():
+    graph = traced(rectify, "x")
+    x = graph.node("x").output(0)
+
+    def fn(t):
+        return cond(t[0].sum() > 0, lambda a: a * 2, lambda a: a * 3, [t[0]])
+
+    (made,) = graph.insert(fn, [x])
+    graph.add_output(made, "z")
+    check_legal(graph)
+    graph.finalize()
+    for value in (crt.ones(2, 3), -crt.ones(2, 3)):
+        assert bits(graph.run([value])[1]) == bits(fn([value])[0])
