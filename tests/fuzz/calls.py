@@ -1,12 +1,14 @@
 """Random calls of operators, described in plain values so that another process can make them.
 
-A call is a list of arguments in the order of the record's. A tensor is ``("tensor", dtype, shape,
+A call is the number of a case or None, a list of arguments in the order of the record's, and
+arguments by name (of functions over operators). A tensor is ``("tensor", dtype, shape,
 layout, fill, seed)`` or ``("packed", scheme, rows, columns, seed)``, a list of them ``("list",
 ...)``, a dtype ``("dtype", name)``; everything else stands for itself.
 """
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from hypothesis import strategies as st
@@ -104,10 +106,53 @@ def calls(draw: Any, record: Record) -> Any:
     count = len(record.args)
     case = draw(st.integers(-1, 40))
     if case < 0 or not count:
-        return None, [_argument(draw, arg, base, dtype) for arg in record.args]
+        return None, [_argument(draw, arg, base, dtype) for arg in record.args], {}
     replaced = draw(st.sets(st.integers(0, count - 1), min_size=1, max_size=2))
     given = {i: _argument(draw, record.args[i], base, dtype) for i in sorted(replaced)}
-    return case, [given.get(i, ("case", i)) for i in range(count)]
+    return case, [given.get(i, ("case", i)) for i in range(count)], {}
+
+
+def _parameter(draw: Any, item: inspect.Parameter, base: tuple[int, ...], dtype: str) -> Any:
+    """An argument of a function, by its annotation."""
+    kind = str(item.annotation)
+    if not draw(st.integers(0, 9)):
+        return draw(ODD)
+    if "Sequence[Tensor]" in kind:
+        return "list", [draw(_tensors(base, dtype)) for _ in range(draw(st.integers(0, 3)))]
+    if "Tensor" in kind:
+        return draw(_tensors(base, dtype))
+    if "bool" in kind:
+        return draw(st.booleans())
+    if "str" in kind:
+        return draw(st.sampled_from(["mean", "sum", "none", "ortho", "reflect"]))
+    if kind in ("int", "float"):
+        return draw(NUMBER)
+    return draw(st.one_of(INTEGER, FLOAT, st.lists(INTEGER, max_size=3), ODD))
+
+
+@st.composite
+def function_calls(draw: Any, name: str) -> Any:
+    """A call of a Python function over operators, of which some defaults are kept."""
+    base, dtype = draw(SHAPE), draw(st.sampled_from(COMMON))
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    for item in inspect.signature(getattr(ops, name)).parameters.values():
+        if item.default is not item.empty and draw(st.booleans()):
+            continue
+        if item.kind is item.VAR_POSITIONAL:
+            positional += [
+                _parameter(draw, item, base, dtype) for _ in range(draw(st.integers(0, 2)))
+            ]
+        elif item.default is item.empty and item.kind is not item.KEYWORD_ONLY:
+            positional.append(_parameter(draw, item, base, dtype))
+        elif item.kind is not item.VAR_KEYWORD:
+            named[item.name] = _parameter(draw, item, base, dtype)
+    return None, positional, named
+
+
+def functions() -> list[str]:
+    """Functions over operators; a seed is kept by the process, and two only refuse."""
+    return sorted(vars(ops)["_HELPERS"] - {"manual_seed", "eig", "eigvals"})
 
 
 def names() -> list[str]:

@@ -1,5 +1,5 @@
-"""Random arguments at every operator: a result or a typed error that names the operator, never a
-crash, a hang, another exception or an absurd allocation.
+"""Random arguments at every operator and function: a result or a typed error that names it, never
+a crash, a hang, another exception or an absurd allocation.
 
 ``CLIKA_FUZZ_COUNT=20`` makes twenty times as many calls, and others in every run. Calls are made in
 another process, so that a crash is one more outcome.
@@ -21,9 +21,10 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.strategies import SearchStrategy
 
 from clika_runtime import ops
-from tests.fuzz.calls import calls, names
+from tests.fuzz.calls import calls, function_calls, functions, names
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMES = int(os.environ.get("CLIKA_FUZZ_COUNT", "1"))
@@ -100,15 +101,24 @@ def worker() -> Iterator[Worker]:
 
 @pytest.mark.parametrize("name", names())
 def test_arguments(name: str, worker: Worker) -> None:
+    search(name, calls(ops.record(name)), CALLS, worker)
+
+
+@pytest.mark.parametrize("name", functions())
+def test_arguments_of_functions(name: str, worker: Worker) -> None:
+    search(name, function_calls(name), max(CALLS // 2, 1), worker)
+
+
+def search(name: str, described: SearchStrategy[Any], count: int, worker: Worker) -> None:
     @settings(
-        max_examples=CALLS,
+        max_examples=count,
         derandomize=TIMES == 1,
         database=None,
         deadline=None,
         phases=[Phase.generate, Phase.shrink],
         suppress_health_check=list(HealthCheck),
     )
-    @given(calls(ops.record(name)))
+    @given(described)
     def check(call: Any) -> None:
         outcome = worker.run(name, call)
         if outcome.startswith("FAILED"):

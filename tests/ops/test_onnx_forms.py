@@ -289,6 +289,31 @@ def test_roi_align(mode: str) -> None:
     check(want, first(ops.amax(parts, (2, 4))))
 
 
+def test_maximum_of_regions() -> None:
+    """ONNX's evaluator has no `MaxRoiPool`: against the definition, a bin at a time."""
+    image = normal(2, 3, 6, 7)
+    rois = np.array([[1, 1, 0, 5, 4], [0, 2, 1, 3, 5]])  # batch, x1, y1, x2, y2; both ends belong
+    bins = 2
+    want = np.zeros((2, 3, bins, bins), np.float32)
+    masks = np.zeros((2, 2, bins, 7), bool)  # of rows and of columns: [axis, region, bin, place]
+    for n, (batch, x1, y1, x2, y2) in enumerate(rois):
+        for axis, (low, high, size) in enumerate(((y1, y2, 6), (x1, x2, 7))):
+            step = (high - low + 1) / bins
+            for k in range(bins):
+                start, end = low + int(np.floor(k * step)), low + int(np.ceil((k + 1) * step))
+                masks[axis, n, k, start : min(end, size)] = True
+        for i, j in np.ndindex(bins, bins):
+            rows, columns = masks[0, n, i, :6], masks[1, n, j]
+            want[n, :, i, j] = image[batch][:, rows][:, :, columns].max((1, 2))
+    picked = ops.index_select(last(image), 0, t(rois[:, 0]))
+    lowest = -np.inf
+    rows = t(masks[0, :, :, :6]).reshape(2, bins, 6, 1, 1)
+    high = ops.amax(ops.where(rows, ops.unsqueeze(picked, 1), lowest), 2)  # [N, bins, W, C]
+    columns = t(masks[1]).reshape(2, 1, bins, 7, 1)
+    got = ops.amax(ops.where(columns, ops.unsqueeze(high, 2), lowest), 3)
+    check([want], first(got))
+
+
 def test_deformable_convolution() -> None:
     x, w, offset = normal(1, 2, 5, 5), normal(3, 2, 2, 2), normal(1, 8, 4, 4) * 0.6
     mask, b = np.abs(normal(1, 4, 4, 4)), normal(3)

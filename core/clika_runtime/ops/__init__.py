@@ -307,8 +307,9 @@ def method_record(name: str) -> Record | Helper | None:
 
 def _callable(name: str) -> Callable[..., Any]:
     if name in _HELPERS:
-        helper: Callable[..., Any] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-        return helper
+        from ._functions import named
+
+        return named(name, getattr(import_module(f"{__name__}.{_HOME[name]}"), name))
     found = record(name)
     from .._native._core import Op
 

@@ -63,6 +63,9 @@ def _check_heads(name: str, what: str, x: Any, heads: int, rank: int) -> None:
 
 
 # ---------------------------------------------------------------- rotary tables and norms of heads
+_LARGEST_HEAD = 2**16
+
+
 def generate_rotary_cache(
     head_dim: int,
     max_positions: int,
@@ -86,6 +89,8 @@ def generate_rotary_cache(
     for what, number in (("head_dim", head_dim), ("max_positions", max_positions)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             fail(name, f"{what} must be a positive int, got {number!r}")
+    if head_dim > _LARGEST_HEAD:
+        fail(name, f"head_dim {head_dim} must be at most {_LARGEST_HEAD}")
     if head_dim % 2:
         fail(name, f"head_dim {head_dim} must be even: the values are turned in pairs")
     if theta <= 0 or scale <= 0:

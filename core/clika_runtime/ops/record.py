@@ -398,8 +398,9 @@ def op(
     if name in RECORDS:
         raise ValueError(f"operator '{name}' is declared twice")
     traits = frozenset(more.pop("traits", ()))
-    if more.get("compose") is not None:
-        more["compose"] = told(name, more["compose"])
+    for part in ("compose", "promote"):
+        if more.get(part) is not None:
+            more[part] = told(name, more[part])
     record = Record(name, doc, tuple(args), _checked(name, args, infer), traits, **more)
     RECORDS[name] = record
     return record

@@ -67,10 +67,8 @@ def _best(backend: str, tried: Iterator[Case], composed: list[str]) -> str:
         composed.clear()
         try:
             call(case, backend)
-        except UnsupportedError:
+        except (InvalidArgumentError, UnsupportedError):
             continue
-        except InvalidArgumentError:
-            pass  # the values in another dtype; a kernel has looked at them
         outcomes.add(COMPOSED if composed else NATIVELY)
         if len(outcomes) == 2:
             break
