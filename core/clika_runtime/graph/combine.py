@@ -19,6 +19,7 @@ from ..errors import InvalidArgumentError
 from .edits import PRECONDITION
 from .opcode import MOVE, NameKind
 from .queries import ValueCut
+from .strides import restride
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -324,9 +325,17 @@ class _Copy:
         self.entered.add(value)
         return made
 
+    def settle(self) -> None:
+        """Strides of views of what entered: it may lie otherwise here than in the source."""
+        values = [self.values[value] for value in self.entered]
+        values += [self.values[value] for value in self.elsewhere if value in self.values]
+        uses = [use for value in values for use in self.target.use_list(value)]
+        restride(self.target, [node for node, _ in uses])
+
     def facts(self) -> None:
         """What else the source knows: captured tensors that runs rewrite, sizes it was traced
         with."""
+        self.settle()
         tracer = self.target._tracer
         bounds = zip(tracer.symbols(), tracer.symbol_bounds(), strict=True)
         names = {tracer.encoded(tracer.symbol(name, *span)): name for name, span in list(bounds)}
@@ -796,6 +805,7 @@ def split(
     once per operator in the order of `nodes`; the parts come in an order in which every connection
     runs forward. A value that another part reads is an output of its producer's part and an input
     of each reader's, under its name. An input of the graph goes with the first part that reads it.
+    A part run on its own gives a view as a view; pass it on as ``x.contiguous()``.
 
     What the function raises goes through. Raises `InvalidArgumentError` where parts feed each
     other, and where a write in place and what shares its bytes would be parted.

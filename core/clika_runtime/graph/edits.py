@@ -25,6 +25,7 @@ from ..ops.record import RANDOM
 from .activations import IDENTITY, check_activation
 from .opcode import AFTER, STRUCTURAL, OpCode
 from .spec import TensorSpec
+from .strides import restride
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -73,8 +74,9 @@ class Edits(_Base):
             return
         self._check_move(call, old, new)
         with self._undoing():
-            self._move({old: new})
+            readers = self._move({old: new})
             self._drop_constant(old)
+        restride(self, readers)
 
     def set_input(self: Any, node: Node, port: int, value: Value) -> None:
         """Input ``port`` of an operator reads ``value``, which has the dtype and dims of what it
@@ -94,6 +96,7 @@ class Edits(_Base):
         with self._undoing():
             self.set_port(reader, port, new)
             self._drop_constant(old)
+        restride(self, [reader])
 
     def set_constant_input(self: Any, node: Node, port: int, tensor: Tensor) -> None:
         """Input ``port`` of an operator reads a constant that holds ``tensor``: a handle to its
@@ -113,6 +116,7 @@ class Edits(_Base):
             if old != new:
                 self.set_port(reader, port, new)
                 self._drop_constant(old)
+        restride(self, [reader])
 
     def add_constant(self: Any, tensor: Tensor) -> Value:
         """A constant that holds ``tensor``, without a copy, for other edits to wire in: the one
@@ -164,8 +168,9 @@ class Edits(_Base):
         self._check_unread(call, gone, [value for value in results if value != old])
         self._check_move(call, old, new)
         with self._undoing():
-            self._move({old: new})
+            readers = self._move({old: new})
             self._drop_operator(gone)
+        restride(self, readers)
 
     def rename_node(self: Any, node: Node, name: str) -> None:
         """Gives an operator another name; its outputs keep theirs. Views of the old name are gone.
@@ -411,7 +416,7 @@ class Edits(_Base):
                 reads = [read for read in self.use_list(old) if read[0] not in new_nodes]
                 self._check_fits(call, old, new, reads)
                 self._check_state(call, old)
-            self._move(moves, new_nodes)
+            readers = self._move(moves, new_nodes)
             if not self.is_acyclic():
                 raise InvalidArgumentError(
                     f"{call}: an input is computed from an old output, so the new operators would "
@@ -428,6 +433,7 @@ class Edits(_Base):
                 work.extend(self._drop_operator(node))
             for old in moves:
                 self._drop_constant(old)
+        restride(self, readers)
         return [self.value_view(value) for value in made]
 
     def merge(
@@ -750,9 +756,9 @@ class Edits(_Base):
             )
 
     # ------------------------------------------------------------------ changes
-    def _move(self: Any, moves: Mapping[int, int], keep: Collection[int] = ()) -> None:
+    def _move(self: Any, moves: Mapping[int, int], keep: Collection[int] = ()) -> list[int]:
         """Every read of a key and every output that returns it take its value, at once; nodes in
-        ``keep`` go on reading the key."""
+        ``keep`` go on reading the key. Gives the readers."""
         reads = [
             (node, port, new)
             for old, new in moves.items()
@@ -764,6 +770,7 @@ class Edits(_Base):
         outputs = self.output_list()
         if any(value in moves for _, value in outputs):
             self.set_output_list([(name, moves.get(value, value)) for name, value in outputs])
+        return [node for node, _, _ in reads]
 
     def _drop_operator(self: Any, node: int) -> list[int]:
         """Drops an operator, and constants that only it read; gives the makers of what it read."""
