@@ -1,6 +1,6 @@
-"""Split, merge and extract of random programs with views, writes in place and a captured state. Each
-call either refuses, or what comes out computes what the eager function computes, bit for bit, over
-two runs, and leaves the same state."""
+"""Split, merge and extract of random programs with views, writes in place and a captured state:
+each call either refuses, or what comes out computes what the eager function computes, bit for bit,
+over two runs, and leaves the same state."""
 
 from __future__ import annotations
 
