@@ -102,7 +102,7 @@ def test_spread_takes_the_forms_of_torch() -> None:
         lambda: crt.norm(x, "nuclear"),
         lambda: crt.norm(crt.zeros(3), "nuc"),
         lambda: crt.aminmax(crt.zeros(0)),
-        lambda: crt.trace(crt.zeros(3)),
+        lambda: crt.ops.trace(crt.zeros(3)),
         lambda: crt.nanmean(x, dtype=crt.int64),
     ):
         with pytest.raises(crt.InvalidArgumentError):
