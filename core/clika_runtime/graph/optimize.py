@@ -260,6 +260,7 @@ class _Run:
         self.options = options
         self.touched: list[int] = []  # nodes that edits touched, in order
         self.seen: list[int | None] = []  # per entry how much of `touched` it has looked at
+        self.memories: list[dict[Any, Any]] = []  # per entry what it remembers
         self.writers: set[int] = set()
         self.converted: set[str | int] = set(graph._converted)
 
@@ -268,6 +269,7 @@ class _Run:
         graph.take_dirty()
         self.writers = {node for node in graph.node_ids() if self._writes(node)}
         self.seen = [None] * len(listed)
+        self.memories = [{} for _ in listed]
         report = OptimizeReport(transforms=[TransformReport(item) for item in listed])
         start, operators = graph.mark(), graph._operators
         restride(graph, graph.node_ids())
@@ -340,11 +342,11 @@ class _Run:
         self.graph.commit()
         return changed
 
-    def _rewriter(self) -> Rewriter:
-        return Rewriter(self.graph, self.writers, self.options, self.converted)
+    def _rewriter(self, memory: dict[Any, Any]) -> Rewriter:
+        return Rewriter(self.graph, self.writers, self.options, self.converted, memory)
 
     def _own(self, at: int, transform: OwnTransform) -> None:
-        rewriter = self._rewriter()
+        rewriter = self._rewriter(self.memories[at])
         if transform.whole is not None:
             transform.whole(rewriter)
         if transform.visit is None:
@@ -377,7 +379,7 @@ class _Run:
 
         before = self.graph.mark()
         try:
-            drop_unread(self._rewriter())
+            drop_unread(self._rewriter({}))
         except BaseException:
             self.graph.commit()
             raise

@@ -26,8 +26,9 @@ _STRIDE_BLIND = frozenset(
 
 
 class Rewriter:
-    """One transform at work on one graph. ``written`` are the roots of bytes that some node writes:
-    no rewrite moves a read or a result across them."""
+    """One transform at work on one graph. ``memory`` is the transform's own, from one iteration to
+    the next; ``written`` are the roots of bytes that some node writes: no rewrite moves a read or a
+    result across them."""
 
     def __init__(
         self,
@@ -35,7 +36,9 @@ class Rewriter:
         writers: set[int],
         options: DefaultsOptions,
         converted: set[str | int],
+        memory: dict[Any, Any],
     ) -> None:
+        self.memory = memory
         self.graph = graph
         self.options = options
         self.converted = converted

@@ -19,23 +19,17 @@ def _merge(rewriter: Rewriter, node: int) -> None:
     key = _key(rewriter, node)
     if key is None:
         return
-    ports = [value for value in graph.ports(node) if value >= 0]
-    if ports:
-        uses = min((graph.use_list(value) for value in ports), key=len)
-        others = {reader for reader, _ in uses if graph.op(reader) == graph.op(node)}
-    else:
-        others = set(graph.ids_of(graph.op(node)))
-    for other in sorted(others - {node}):
-        if _key(rewriter, other) != key:
-            continue
-        kept, gone = sorted((node, other))
-        pairs = list(zip(graph.results(gone), graph.results(kept), strict=True))
-        if all(rewriter.may_stand_for(new, old) for old, new in pairs):
-            for old, new in pairs:
-                rewriter.move_uses(old, new)
-            rewriter.sweep(gone)
-            if gone == node:
-                return
+    known: int = rewriter.memory.get(key, node)
+    if known == node or not graph.is_alive(known) or _key(rewriter, known) != key:
+        rewriter.memory[key] = node
+        return
+    kept, gone = sorted((node, known))
+    pairs = list(zip(graph.results(gone), graph.results(kept), strict=True))
+    if all(rewriter.may_stand_for(new, old) for old, new in pairs):
+        for old, new in pairs:
+            rewriter.move_uses(old, new)
+        rewriter.sweep(gone)
+        rewriter.memory[key] = kept
 
 
 def _key(rewriter: Rewriter, node: int) -> tuple[Any, ...] | None:
