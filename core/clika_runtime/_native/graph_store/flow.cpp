@@ -67,9 +67,8 @@ class Flow {
       }
       auto& next = next_[at];
       const auto& arcs = arcs_of_[at];
-      while (next < arcs.size() && (arcs_[arcs[next]].left == 0 || steps_[arcs_[arcs[next]].to] != steps_[at] + 1)) {
-        ++next;
-      }
+      const auto goes_on = [&](const Arc& arc) { return arc.left > 0 && steps_[arc.to] == steps_[at] + 1; };
+      while (next < arcs.size() && !goes_on(arcs_[arcs[next]])) ++next;
       if (next < arcs.size()) {
         way.push_back(arcs[next]);
       } else if (way.empty()) {
@@ -101,8 +100,8 @@ MinCut min_value_cut(const Structure& s, const Store& store, const std::vector<i
   for (const Output& output : store.outputs()) returned[output.value] = 1;
   for (int32_t at : after) pinned[at] = 1;
 
-  // Vertices: the nodes, the values, a source and a sink. The source's side is the first part: a value is cut where
-  // its maker is on that side and it is handed over; a node pulls what it reads to its side.
+  // Vertices: the nodes, the values, a source and a sink. The source's side is the first part: a value is cut
+  // where its maker is on that side and it is handed over; a node pulls what it reads to its side.
   const auto nodes = s.size();
   const auto source = static_cast<int32_t>(nodes + values.size()), sink = source + 1;
   Flow flow(sink + 1);

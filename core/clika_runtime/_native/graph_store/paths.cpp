@@ -6,13 +6,14 @@
 
 namespace clika::graph {
 
-PathGraph path_graph(const Structure& s, int32_t from, int32_t to, const PathOptions& options, bool parallel) {
+PathGraph path_graph(const Structure& s, int32_t from, int32_t to, const PathOptions& options,
+                     bool parallel) {
   PathGraph graph;
   graph.cutoff = options.cutoff;
   const auto avoided = [&](int32_t at) { return !options.avoid.empty() && options.avoid[at]; };
   if (from > to || avoided(from) || avoided(to)) return graph;
-  // Nodes between the two that reach the end; then, from the start on, the edges that the filter lets through; then
-  // what of them reaches the end.
+  // Nodes between the two that reach the end; then, from the start on, the edges that the filter lets
+  // through; then what of them reaches the end.
   const int32_t count = to - from + 1;
   std::vector<uint8_t> leads(count, 0), reached(count, 0);
   std::vector<int32_t> last_from(parallel ? 0 : count, -1);
@@ -89,7 +90,7 @@ std::vector<int32_t> shortest_path(const PathGraph& graph) {
 
 bool has_more_paths(const PathGraph& graph, int64_t limit) {
   if (graph.empty()) return false;
-  std::vector<int64_t> paths(graph.nodes.size(), 0);  // from the source, counted up to one more than the limit
+  std::vector<int64_t> paths(graph.nodes.size(), 0);  // from the source, up to limit + 1
   paths[0] = 1;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     for (int32_t e = graph.start[i]; e < graph.start[i + 1]; ++e) {
@@ -169,7 +170,8 @@ CostedPath cheapest_path(const PathGraph& graph, const std::vector<double>& cost
         offered.push_back({ways[w].length + 1, ways[w].cost + costs[e], e, w});
       }
     }
-    // Cheapest first, and of equals the shortest; a dearer way is kept where it is shorter and length matters.
+    // Cheapest first, and of equals the shortest; a dearer way is kept where it is shorter and length
+    // matters.
     std::stable_sort(offered.begin(), offered.end(), [](const Way& a, const Way& b) {
       return a.cost != b.cost ? a.cost < b.cost : a.length < b.length;
     });

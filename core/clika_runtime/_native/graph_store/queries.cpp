@@ -45,9 +45,9 @@ std::vector<uint8_t> leads_to_outputs(const Structure& s) {
   return leads;
 }
 
-// A tree that grows by leaves, with the last common ancestor in logarithmic time: besides its parent each node knows
-// one ancestor further up, at distances that grow like a skew-binary number (Myers, "An applicative random-access
-// stack", 1983).
+// A tree that grows by leaves, with the last common ancestor in logarithmic time: besides its parent each
+// node knows one ancestor further up, at distances that grow like a skew-binary number (Myers, "An
+// applicative random-access stack", 1983).
 class Tree {
  public:
   Tree(int32_t size, int32_t root) : parent_(size, root), jump_(size, root), depth_(size, 0) {}
@@ -268,7 +268,8 @@ int64_t peak_bytes(const Structure& s, const Store& store, const std::vector<int
   return peak;
 }
 
-std::vector<int32_t> min_memory_order(const Structure& s, const Store& store, const std::vector<int64_t>& bytes) {
+std::vector<int32_t> min_memory_order(const Structure& s, const Store& store,
+                                      const std::vector<int64_t>& bytes) {
   Liveness live(s, store, bytes);
   std::vector<int32_t> order, waits = in_degrees(s);
   std::vector<int64_t> growth(s.size(), 0);

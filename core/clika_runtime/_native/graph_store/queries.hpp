@@ -1,6 +1,6 @@
-// Questions about a graph's structure. Nodes are positions of a Structure, edges are indices into its `edges`; all
-// results are in a fixed order. Nothing recurses: graphs may be deep. Queries that need an order (all but
-// breadth_first, components, find_cycle and reaches) expect an acyclic structure.
+// Questions about a graph's structure. Nodes are positions of a Structure, edges are indices into its
+// `edges`; all results are in a fixed order. Nothing recurses: graphs may be deep. Queries that need an order
+// (all but breadth_first, components, find_cycle and reaches) expect an acyclic structure.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace clika::graph {
 
-// A function of the caller, asked about a node or an edge; absent: the default answer. A negative answer says that it
-// failed: the query ends with CallbackFailed, and the caller knows the reason.
+// A function of the caller, asked about a node or an edge; absent: the default answer. A negative answer says
+// that it failed: the query ends with CallbackFailed, and the caller knows the reason.
 struct CallbackFailed {};
 
 struct Callback {
@@ -27,8 +27,8 @@ struct Callback {
   }
 };
 
-// Bytes of every value of the store. `bits` by dtype; a size that is no number counts as 1. The sum over all values
-// fits int64, else std::overflow_error.
+// Bytes of every value of the store. `bits` by dtype; a size that is no number counts as 1. The sum over all
+// values fits int64, else std::overflow_error.
 std::vector<int64_t> value_bytes(const Store& store, const std::vector<int32_t>& bits);
 
 // ---- walks
@@ -44,18 +44,20 @@ struct WalkOptions {
   Callback edge_filter;          // an edge -> whether the walk may take it
 };
 
-// The nodes a breadth-first walk reaches, the start first. Forward it takes a node's edges by output port, then in the
-// order of their readers; backward by input port.
+// The nodes a breadth-first walk reaches, the start first. Forward it takes a node's edges by output port,
+// then in the order of their readers; backward by input port.
 std::vector<int32_t> breadth_first(const Structure& s, int32_t start, const WalkOptions& options);
 
 // ---- orders
 
-// Depth-first from the outputs of the graph, input by input: it depends on the structure alone, not on the order in
-// which nodes were made. Inputs of the graph come first, nodes that reach no output last.
+// Depth-first from the outputs of the graph, input by input: it depends on the structure alone, not on the
+// order in which nodes were made. Inputs of the graph come first, nodes that reach no output last.
 std::vector<int32_t> structural_order(const Structure& s, const Store& store);
-// Takes, of the nodes that can run, the one after which the fewest bytes are live; the deterministic order where that
-// has the lower peak. `bytes` by value of the store; inputs and what the graph returns are live throughout.
-std::vector<int32_t> min_memory_order(const Structure& s, const Store& store, const std::vector<int64_t>& bytes);
+// Takes, of the nodes that can run, the one after which the fewest bytes are live; the deterministic order
+// where that has the lower peak. `bytes` by value of the store; inputs and what the graph returns are live
+// throughout.
+std::vector<int32_t> min_memory_order(const Structure& s, const Store& store,
+                                      const std::vector<int64_t>& bytes);
 // The most bytes that are live while a node of the order runs.
 int64_t peak_bytes(const Structure& s, const Store& store, const std::vector<int64_t>& bytes,
                    const std::vector<int32_t>& order);
@@ -72,8 +74,8 @@ struct PathOptions {
   Callback edge_filter;
 };
 
-// The nodes and edges that lie on paths from one node to another, ascending: the first node is the source, the last
-// one the target. Empty where there is no path.
+// The nodes and edges that lie on paths from one node to another, ascending: the first node is the source,
+// the last one the target. Empty where there is no path.
 struct PathGraph {
   std::vector<int32_t> nodes;   // positions
   std::vector<int32_t> start;   // edges out of node i: [start[i], start[i + 1])
@@ -113,9 +115,10 @@ struct CostedPath {
   bool found = false;
 };
 
-// The path of the smallest summed cost; `costs` by index into graph.edges. With a cutoff each node keeps every
-// trade-off between edges and cost; more than `most` of them throw std::overflow_error.
-CostedPath cheapest_path(const PathGraph& graph, const std::vector<double>& costs, size_t most = size_t{1} << 22);
+// The path of the smallest summed cost; `costs` by index into graph.edges. With a cutoff each node keeps
+// every trade-off between edges and cost; more than `most` of them throw std::overflow_error.
+CostedPath cheapest_path(const PathGraph& graph, const std::vector<double>& costs,
+                         size_t most = size_t{1} << 22);
 // The path of the largest summed cost. `edge_costs` may be empty: 0.
 CostedPath critical_path(const Structure& s, const std::vector<double>& node_costs,
                          const std::vector<double>& edge_costs);
@@ -126,8 +129,8 @@ std::vector<int32_t> find_cycle(const Structure& s);  // empty: none
 bool reaches(const Structure& s, int32_t from, int32_t to);
 std::vector<int32_t> components(const Structure& s);  // per node the component, counted by their first nodes
 
-// Per node the last other node that every path from the inputs to it crosses; itself where there is none. What no
-// input reaches is reached from the nodes that read nothing.
+// Per node the last other node that every path from the inputs to it crosses; itself where there is none.
+// What no input reaches is reached from the nodes that read nothing.
 std::vector<int32_t> dominators(const Structure& s);
 // The nodes that every path from an input to a returned value crosses, in order.
 std::vector<int32_t> split_points(const Structure& s);
@@ -149,10 +152,10 @@ struct MinCut {
   std::vector<int32_t> values;  // of the store, by producer and port
   int64_t bytes = 0;
 };
-// The split of the nodes into two parts, of which the second feeds nothing of the first, that hands the fewest bytes
-// over; of the cheapest the one nearest the inputs. Inputs stand in the first part unless `after` names them; a value
-// that the graph returns is handed over too. No node of `after` may reach one of `before`. The sum
-// of `bytes` fits int64.
+// The split of the nodes into two parts, of which the second feeds nothing of the first, that hands the
+// fewest bytes over; of the cheapest the one nearest the inputs. Inputs stand in the first part unless
+// `after` names them; a value that the graph returns is handed over too. No node of `after` may reach one of
+// `before`. The sum of `bytes` fits int64.
 MinCut min_value_cut(const Structure& s, const Store& store, const std::vector<int64_t>& bytes,
                      const std::vector<int32_t>& before, const std::vector<int32_t>& after);
 
