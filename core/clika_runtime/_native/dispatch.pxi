@@ -120,7 +120,6 @@ cdef class Op:
     cdef tuple args
     cdef dict positions      # keyword -> index
     cdef int n_positional    # arguments that may be given by position
-    cdef public object __doc__
     cdef tuple defaults
     cdef clika_scalar scalar_defaults[_MAX_ARGS]
     cdef int8_t scalar_kind[_MAX_ARGS]  # 0 float, 1 int, 2 either
@@ -156,7 +155,10 @@ cdef class Op:
                     self._scalar(i, arg.default, &self.scalar_defaults[i])
                     self.has_scalar_default[i] = 1
         self.defaults = tuple([arg.default for arg in record.args])
-        self.__doc__ = record.summary + ("\n\n" + record.doc if record.doc else "")
+
+    @property
+    def __doc__(self):
+        return self.record.help
 
     @property
     def __name__(self):

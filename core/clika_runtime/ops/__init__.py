@@ -314,7 +314,6 @@ def _callable(name: str) -> Callable[..., Any]:
     from .._native._core import Op
 
     call: Any = Op(found)
-    call.__doc__ = _documentation(found)
     if RANDOM in found.traits and "seed" in {arg.name for arg in found.scalars}:
         from ._seed import seeded
 
@@ -322,17 +321,11 @@ def _callable(name: str) -> Callable[..., Any]:
     return call if found.front is None else _fronted(found, call)
 
 
-def _documentation(found: Record) -> str:
-    from ._help import text_of
-
-    return text_of(found)
-
-
 def _fronted(found: Record, call: Callable[..., Any]) -> Callable[..., Any]:
     assert found.front is not None
     function = told(found.name, found.front(call))
     function.__name__ = function.__qualname__ = found.name
-    function.__doc__ = call.__doc__
+    function.__doc__ = found.help
     return function
 
 

@@ -239,6 +239,13 @@ class Record(_Struct):
         return self.text.strip().partition("\n\n")[2].strip()
 
     @property
+    def help(self) -> str:
+        """The text of ``help(operator)``."""
+        from ._help import text_of
+
+        return text_of(self)
+
+    @property
     def tensors(self) -> tuple[Arg, ...]:
         """The tensor arguments, in order."""
         return tuple(arg for arg in self.args if arg.kind == "tensor")
