@@ -54,11 +54,18 @@ std::vector<int32_t> Store::take_dirty() {
   return std::exchange(dirty_, {});
 }
 
-void Store::drop_use(int32_t value, int32_t node, int32_t port) {
-  if (value < 0) return;
+int32_t Store::drop_use(int32_t value, int32_t node, int32_t port) {
+  if (value < 0) return -1;
   auto& uses = values_[value].uses;
-  uses.erase(std::find(uses.begin(), uses.end(), Use{node, port}));
+  const auto found = std::find(uses.begin(), uses.end(), Use{node, port});
+  const auto place = static_cast<int32_t>(found - uses.begin());
+  uses.erase(found);
   touch(values_[value].node);
+  return place;
+}
+
+void Store::restore_use(int32_t value, int32_t node, int32_t port, int32_t place) {
+  if (value >= 0) values_[value].uses.insert(values_[value].uses.begin() + place, Use{node, port});
 }
 
 int32_t Store::add_value(Value value) {
@@ -98,8 +105,7 @@ void Store::set_input(int32_t node, int32_t port, int32_t value) {
   Undo undo(Undo::kSetInput, node);
   undo.b = port;
   undo.c = before;
-  if (marks_ > 0 && before >= 0) undo.uses.push_back(values_[before].uses);
-  drop_use(before, node, port);
+  undo.places.push_back(drop_use(before, node, port));
   const auto& inputs = nodes_[node].inputs;
   if (before >= 0 && std::find(inputs.begin(), inputs.begin() + port, before) == inputs.begin() + port) {
     for (int32_t output : nodes_[node].outputs) {  // what shares the bytes of this input shares the new ones
@@ -120,11 +126,8 @@ void Store::set_input(int32_t node, int32_t port, int32_t value) {
 void Store::remove_node(int32_t id) {
   Node& node = nodes_[id];
   Undo undo(Undo::kRemoveNode, id);
-  for (int32_t value : node.inputs) {
-    if (marks_ > 0) undo.uses.push_back(value < 0 ? std::vector<Use>() : values_[value].uses);
-  }
   for (size_t port = 0; port < node.inputs.size(); ++port) {
-    drop_use(node.inputs[port], id, static_cast<int32_t>(port));
+    undo.places.push_back(drop_use(node.inputs[port], id, static_cast<int32_t>(port)));
   }
   for (int32_t value : node.outputs) {
     values_[value].alive = false;
@@ -241,7 +244,7 @@ void Store::undo(Undo& undo) {
       int32_t& held = nodes_[undo.a].inputs[undo.b];
       drop_use(held, undo.a, undo.b);
       held = undo.c;
-      if (held >= 0) values_[held].uses = std::move(undo.uses[0]);
+      restore_use(held, undo.a, undo.b, undo.places[0]);
       for (int32_t output : undo.list) values_[output].alias = held;
       break;
     }
@@ -250,8 +253,8 @@ void Store::undo(Undo& undo) {
       node.alive = true;
       node_names_[node.name] = undo.a;
       ++alive_nodes_;
-      for (size_t port = 0; port < node.inputs.size(); ++port) {
-        if (node.inputs[port] >= 0) values_[node.inputs[port]].uses = undo.uses[port];
+      for (size_t port = node.inputs.size(); port-- > 0;) {
+        restore_use(node.inputs[port], undo.a, static_cast<int32_t>(port), undo.places[port]);
       }
       for (int32_t value : node.outputs) {
         values_[value].alive = true;

@@ -97,13 +97,14 @@ class Store {
     std::string text;
     std::vector<int32_t> list;
     std::vector<Output> outputs;
-    std::vector<std::vector<Use>> uses;  // whole use lists, so that their order comes back too
+    std::vector<int32_t> places;  // where in a value's uses a dropped one stood, so that their order comes back
     int64_t shape[kMaxRank] = {};
     Undo(Kind kind, int32_t a) : kind(kind), a(a) {}
   };
   void note(Undo undo);
   void touch(int32_t node);
-  void drop_use(int32_t value, int32_t node, int32_t port);
+  int32_t drop_use(int32_t value, int32_t node, int32_t port);  // gives its place among the uses
+  void restore_use(int32_t value, int32_t node, int32_t port, int32_t place);
   void undo(Undo& undo);
 
   std::vector<Value> values_;
