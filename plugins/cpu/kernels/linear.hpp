@@ -238,6 +238,15 @@ CLIKA_INLINE auto exact_words(const Format& format, int part, int j) {
     return format.codes(part, j);
   }
 }
+template <class Format>
+CLIKA_INLINE vu one_exact_word(const Format& format, int part, int j) {
+  if constexpr (kGivesWords<Format>) {
+    const Words words = exact_words(format, part, j & ~1);
+    return j % 2 == 0 ? words.first : words.second;
+  } else {
+    return exact_words(format, part, j);
+  }
+}
 
 // ------------------------------------------------------------------ fast: 16-bit activations, integer dots
 
@@ -415,7 +424,8 @@ template <class Format, int G, int... Is>
 CLIKA_INLINE void multiply_column(const Format (&formats)[G], int part, const float* x, vf (&sums)[G],
                                   std::integer_sequence<int, Is...>) {
   constexpr int kWords = 8 / Format::kHalves;
-  constexpr int kStep = kGivesWords<Format> ? 2 : 1;  // eight columns that are found at once are used at once
+  // Eight columns that are found at once are used at once, where there are registers for it.
+  constexpr int kStep = kGivesWords<Format> && CLIKA_LEVEL >= 1 ? 2 : 1;
 #pragma GCC unroll 2
   for (int h = 0; h < Format::kHalves; ++h) {
     const Exact<Format> exact[G] = {{formats[Is], part, h}...};
@@ -433,7 +443,7 @@ CLIKA_INLINE void multiply_column(const Format (&formats)[G], int part, const fl
         }
       } else {
         vu words[G];
-        for (int g = 0; g < G; ++g) words[g] = exact_words(formats[g], part, j);
+        for (int g = 0; g < G; ++g) words[g] = one_exact_word(formats[g], part, j);
 #pragma GCC unroll 4
         for (int c = 0; c < 4; ++c) {
           const vf s = splat(x[4 * j + c]);

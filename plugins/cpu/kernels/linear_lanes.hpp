@@ -47,6 +47,7 @@ CLIKA_INLINE vf number_of(const float (&table)[8], vu words, int c) {
 #endif
 }
 CLIKA_INLINE vf fraction(vu words, int c) {
+  if (c == 2) return reinterpret_cast<vf>((words & 0x007f0000u) | 0x3f800000u);  // in its place already
 #if CLIKA_LEVEL == 2
   const __m128i pick = _mm_setr_epi8(-1, -1, c, -1, -1, -1, c + 4, -1, -1, -1, c + 8, -1, -1, -1, c + 12, -1);
   const vu bits = (vu)_mm512_shuffle_epi8((__m512i)words, _mm512_broadcast_i32x4(pick));
