@@ -145,8 +145,9 @@ class Rewriter:
 
     def only_use(self, value: int) -> int:
         """The node that has the one read of a value; -1 where there are more, or it is returned."""
-        uses = self.graph.use_list(value)
-        return uses[0][0] if len(uses) == 1 and not self.is_output(value) else -1
+        if self.graph.use_count(value) != 1 or self.is_output(value):
+            return -1
+        return self.graph.use_list(value)[0][0]
 
     def same_kind(self, a: int, b: int) -> bool:
         """Whether two values have one dtype, scheme, device and shape."""
@@ -211,7 +212,9 @@ class Rewriter:
             node = work.pop()
             if node < 0 or not graph.is_alive(node) or not graph.op(node):
                 continue
-            if any(graph.use_list(value) or self.is_output(value) for value in graph.results(node)):
+            if any(
+                graph.use_count(value) or self.is_output(value) for value in graph.results(node)
+            ):
                 continue
             if any(self.writes_outside(value) for value in graph.results(node)):
                 continue
@@ -228,7 +231,7 @@ class Rewriter:
     def drop_constant(self, value: int) -> bool:
         """Drops a constant that nothing reads, returns or shares bytes with."""
         graph = self.graph
-        if not graph.value_is_alive(value) or graph.use_list(value) or self.is_output(value):
+        if not graph.value_is_alive(value) or graph.use_count(value) or self.is_output(value):
             return False
         if self._shared is None:
             self._shared = {

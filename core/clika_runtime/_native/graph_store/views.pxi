@@ -97,6 +97,10 @@ cdef class GraphStore:
         cdef const StoreValue* v = &self.store.values()[value]
         return [(v.uses[i].node, v.uses[i].port) for i in range(v.uses.size())]
 
+    def use_count(self, int32_t value):
+        """How many reads a value has."""
+        return self.store.values()[value].uses.size()
+
     def alive_values(self):
         """Numbers of all values that are there."""
         cdef size_t i
