@@ -366,6 +366,8 @@ cdef class Tensor:
         cdef int32_t device = device_id(target)
         if device == self.record.device and not copy:
             return self
+        if self.recorder is not None:
+            return self.recorder.move(self, target)
         if device == -1:
             return _fake(self.record)
         source = self

@@ -278,6 +278,14 @@ cdef class Tracer(Recording):
         return found
 
     # ---------------------------------------------------- calls
+    def move(self, Tensor t, device):
+        """The tensor on another device, as a node of its own."""
+        cdef int32_t id = self._newest(t)
+        dtype, scheme, _, shape, _, _ = self._graph().meta(id)
+        (made,) = self._graph()._add_operator("move", [Port(0)], [id],
+                                              [(dtype, scheme, device_id(device), shape, -1, False)])
+        return self._tensor(made)
+
     cdef object _record(self, Op op, list values):
         record = op.record
         if self.lazy and record.mutates is not None:

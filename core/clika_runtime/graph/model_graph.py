@@ -15,16 +15,17 @@ from .lowering import Finalizing, evaluate
 from .opcode import NodeKind, op_code, spelled
 from .optimize import Optimizing
 from .queries import Queries
+from .saving import Saving
 from .spec import TensorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _graph.set_enumerations(op_code, (NodeKind.Input, NodeKind.Operator))
 _DTYPES = {item.code: item for item in vars(dtypes).values() if isinstance(item, dtypes.dtype)}
 
 
-class ModelGraph(Queries, Edits, Optimizing, Finalizing, _graph.GraphStore):
+class ModelGraph(Queries, Edits, Optimizing, Finalizing, Saving, _graph.GraphStore):
     """A graph of operators: read it with queries, change it with edits and `optimize`, make it
     runnable with `finalize`, run it with `run`.
 
@@ -161,11 +162,16 @@ class ModelGraph(Queries, Edits, Optimizing, Finalizing, _graph.GraphStore):
         self._constants[value] = tensor
         return value
 
-    def _add_input(self, spec: TensorSpec, device: Any = None) -> int:
+    def _add_input(
+        self,
+        spec: TensorSpec,
+        device: Any = None,
+        bounds: Mapping[str, tuple[int, int]] | None = None,
+    ) -> int:
         """An input node; gives its value."""
         from .._native._core import device_number
 
-        shape = [self._tracer.encoded(size) for size in spec.symbolic(self._tracer)]
+        shape = [self._tracer.encoded(size) for size in spec.symbolic(self._tracer, bounds)]
         value: int = self.add_value(spec.dtype.code, 0, device_number(device), tuple(shape))
         self.make_node("", spec.name, [], [value])
         return value

@@ -65,6 +65,8 @@ def trace(
     output_names: Sequence[str] | None = None,
     graph_name: str | None = None,
     dynamic_axes: Mapping[str, Any] | None = None,
+    dim_bounds: Mapping[str, tuple[int, int]] | None = None,
+    device: Any = None,
     static_outputs: bool = False,
 ) -> TracedGraph:
     """Runs ``fn`` once over stand-ins without values and gives the graph of its operators.
@@ -73,7 +75,9 @@ def trace(
     for it: a list is the one argument, a tuple is spread over the arguments, and both may hold
     lists, dicts and further containers of tensors; leaves that are no tensors are passed as they
     are. ``dynamic_axes`` maps an input's name to the axes whose size may change (a list, or a
-    dict from axis to the name of the size). ``static_outputs`` lets ``fn`` also return what is no
+    dict from axis to the name of the size), ``dim_bounds`` a size's name to the least and the
+    largest value it takes: memory is then planned once. Inputs of a signature are on ``device`` (by
+    default that of the scope). ``static_outputs`` lets ``fn`` also return what is no
     tensor: a call of the `TracedGraph` gives it back as it is.
 
     A tensor that ``fn`` finds around it becomes a constant of the graph. Where ``fn`` writes to one
@@ -100,12 +104,12 @@ def trace(
                 for name, spec in zip(_names(input_names, len(specs)), specs, strict=True)
             ]
         _unique("input", [spec.name for spec in specs])
-        traced = [tracer.tensor(graph._add_input(spec)) for spec in specs]
+        traced = [tracer.tensor(graph._add_input(spec, device, dim_bounds)) for spec in specs]
         arguments: tuple[Any, ...] = (traced,)
         structure = pytree.tree_structure(list(arguments))
     else:
         arguments, structure = _stand_ins(
-            graph, fn, example_inputs, input_names, dynamic_axes or {}
+            graph, fn, example_inputs, input_names, dynamic_axes or {}, dim_bounds
         )
     with tracing_scope(tracer):
         found = fn(*arguments)
@@ -161,6 +165,7 @@ def _stand_ins(
     example: Any,
     input_names: Sequence[str] | None,
     dynamic_axes: Mapping[str, Any],
+    dim_bounds: Mapping[str, tuple[int, int]] | None,
 ) -> tuple[tuple[Any, ...], Any]:
     """The arguments of ``fn`` with traced tensors in the place of the tensors."""
     spread = example if isinstance(example, tuple) else (example,)
@@ -181,7 +186,7 @@ def _stand_ins(
             for dim, size in enumerate(leaf.shape):
                 if spec.dims[dim] < 0:
                     graph._pinned.setdefault(spec.symbol_name(dim), size)
-            leaf = graph._tracer.tensor(graph._add_input(spec, leaf.device))
+            leaf = graph._tracer.tensor(graph._add_input(spec, leaf.device, dim_bounds))
         leaves.append(leaf)
     return tuple(pytree.tree_unflatten(structure, leaves)), structure
 

@@ -8,7 +8,7 @@ from .. import dtypes
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 # The least and the largest size that a dynamic dim may have.
 DYNAMIC = (1, 2**31 - 1)
@@ -16,7 +16,8 @@ DYNAMIC = (1, 2**31 - 1)
 
 class TensorSpec:
     """Name, dtype and dims of an input. A dim that is 0 or less is dynamic: it takes its size when
-    the graph runs. Dims with the same name in ``dim_names`` have the same size everywhere.
+    the graph runs. Dims with the same name in ``dim_names`` have the same size everywhere; a name
+    may be followed by a number to add, as in ``"batch + 1"``.
 
     >>> import clika_runtime as crt
     >>> crt.TensorSpec("ids", crt.int64, [-1, 128], dim_names=["batch", None])
@@ -60,12 +61,26 @@ class TensorSpec:
         """The name that the size of a dynamic dim has."""
         return self.dim_names[dim] or f"{self.name}_dim{dim}"
 
-    def symbolic(self, tracer: Any) -> list[Any]:
-        """The dims with symbols of ``tracer`` for the dynamic ones."""
-        return [
-            size if size > 0 else tracer.symbol(self.symbol_name(dim), *DYNAMIC)
-            for dim, size in enumerate(self.dims)
-        ]
+    def symbolic(
+        self, tracer: Any, bounds: Mapping[str, tuple[int, int]] | None = None
+    ) -> list[Any]:
+        """The dims with symbols of ``tracer`` for the dynamic ones; ``bounds`` are the least and
+        the largest size by name, where they are known."""
+        found: list[Any] = []
+        for dim, size in enumerate(self.dims):
+            if size > 0:
+                found.append(size)
+                continue
+            name, plus, more = self.symbol_name(dim).partition("+")
+            name = name.strip()
+            if plus and not more.strip().isdecimal():
+                raise InvalidArgumentError(
+                    f"TensorSpec: the dim name {self.dim_names[dim]!r} of '{self.name}' must be a "
+                    "name, or a name + a number"
+                )
+            symbol = tracer.symbol(name, *(bounds or {}).get(name, DYNAMIC))
+            found.append(symbol + int(more) if plus else symbol)
+        return found
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TensorSpec):

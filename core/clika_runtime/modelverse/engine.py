@@ -162,55 +162,79 @@ class Engine:
         return found
 
     def _compile(self, key: PlanClass) -> Any:
-        recorder = crt.GraphRecorder()
-        batch: Any = 1 if key.batch == 1 else recorder.symbol("batch", 1, key.batch)
+        """The graph of a step's class: traced as anybody's function is, and finalized."""
         decode = key.kind == "decode"
-        tokens: Any = batch if decode else recorder.symbol("tokens", 1, key.tokens)
-        blocks = self.cache.config.blocks_per_sequence
-        width: Any = 1 if blocks == 1 else recorder.symbol("blocks", 1, blocks)
+        bounds: dict[str, tuple[int, int]] = {}
+        specs: list[crt.TensorSpec] = []
 
-        def given(name: str, dtype: Any, *shape: Any) -> Any:
-            return recorder.input(name, shape, dtype, self.device)
+        def size(name: str, most: int) -> tuple[int, str | None]:
+            """A dim, and its name where it changes."""
+            if most == 1:
+                return 1, None
+            bounds[name] = (1, most)
+            return -1, name
 
-        def int32(name: str, *shape: Any) -> Any:
-            return given(name, crt.int32, *shape)
+        def given(name: str, dtype: Any, *dims: tuple[int, str | None]) -> None:
+            sizes, names = zip(*dims, strict=True)
+            specs.append(crt.TensorSpec(name, dtype, sizes, dim_names=names))
 
-        ids = int32("tokens", tokens)
-        positions = int32("positions", tokens)
-        for keys, values in self.cache.pools:
-            recorder.state(keys)
-            recorder.state(values)
-        step = CacheStep(
-            self.cache.specs,
-            self.cache.pools,
-            int32("slots", tokens),
-            int32("block_table", batch, width),
-            int32("cu_seqlens", batch + 1),
-            int32("kv_lens", batch),
-            max_tokens=self.cache.config.max_tokens,
+        batch = size("batch", key.batch)
+        tokens = batch if decode else size("tokens", key.tokens)
+        bound = (2, None) if key.batch == 1 else (-1, "batch + 1")
+        for name in ("tokens", "positions", "slots"):
+            given(name, crt.int32, tokens)
+        given(
+            "block_table", crt.int32, batch, size("blocks", self.cache.config.blocks_per_sequence)
         )
-        wanted: Any = batch
-        rows = None
+        given("cu_seqlens", crt.int32, bound)
+        given("kv_lens", crt.int32, batch)
+        wanted = batch
         if not decode:
             limit = key.tokens if key.kind == "logits" else key.batch
-            wanted = 1 if key.kind == "fill" else recorder.symbol("rows", 1, limit)
-            rows = int32("rows", wanted)
-        hidden = self.model(ids, positions, step, rows)
-        if key.kind == "fill":
-            return recorder.compile({"hidden": hidden})
-        logits = self.model.head(hidden)
-        if key.kind == "logits":
-            return recorder.compile({"logits": logits})
-        token = crt.sample(
-            logits,
-            given("temperature", crt.float32, wanted),
-            given("top_p", crt.float32, wanted),
-            given("min_p", crt.float32, wanted),
-            int32("top_k", wanted),
-            given("seed", crt.int64, wanted),
-            given("index", crt.int64, wanted),
-        )
-        return recorder.compile({"ids": token})
+            wanted = (1, None) if key.kind == "fill" else size("rows", limit)
+            given("rows", crt.int32, wanted)
+        if key.kind in ("decode", "sample"):
+            for name in ("temperature", "top_p", "min_p"):
+                given(name, crt.float32, wanted)
+            given("top_k", crt.int32, wanted)
+            given("seed", crt.int64, wanted)
+            given("index", crt.int64, wanted)
+        names = [spec.name for spec in specs]
+        pools = self.cache.pools  # made before the trace, so that they are there between runs
+
+        def forward(inputs: list[Any]) -> list[Any]:
+            of = dict(zip(names, inputs, strict=True))
+            step = CacheStep(
+                self.cache.specs,
+                pools,
+                of["slots"],
+                of["block_table"],
+                of["cu_seqlens"],
+                of["kv_lens"],
+                max_tokens=self.cache.config.max_tokens,
+            )
+            hidden = self.model(of["tokens"], of["positions"], step, of.get("rows"))
+            if key.kind == "fill":
+                return [hidden]
+            logits = self.model.head(hidden)
+            if key.kind == "logits":
+                return [logits]
+            sampling = (of[name] for name in names[-6:])
+            return [crt.sample(logits, *sampling)]
+
+        graph = crt.trace(
+            forward,
+            specs,
+            output_names=["result"],
+            graph_name=f"{key.kind} step",
+            dim_bounds=bounds,
+            device=self.device,
+        ).graph
+        # The pools are written in place; nobody asks a run for them.
+        for name in graph.output_names()[1:]:
+            graph.remove_output(name)
+        graph.finalize()
+        return graph
 
     # ---- steps
     def step(self, work: Sequence[Work]) -> list[int]:
@@ -248,7 +272,7 @@ class Engine:
         plan = self.plan("decode", batch, batch)
         inputs = buffers.tensors if self.device.type == "cpu" else self._inputs(held)
         # The read waits for the step, so the arrays may be written again after it.
-        result: list[int] = plan.run(inputs)["ids"].tolist()
+        result: list[int] = plan.run(inputs)[0].tolist()
         return result
 
     def _inputs(self, arrays: dict[str, Any]) -> dict[str, Any]:
@@ -284,7 +308,7 @@ class Engine:
             inputs["rows"] = np.array([len(arrays.positions) - 1], np.int32)
         plan = self.plan(kind, len(arrays.positions), len(work))
         results = plan.run(self._inputs(inputs))
-        return list(results["ids"].tolist()) if wanted else []
+        return list(results[0].tolist()) if wanted else []
 
     # ---- scoring
     def extend(self, sequences: Sequence[int], tokens: Sequence[Sequence[int]]) -> list[Any]:
@@ -304,7 +328,7 @@ class Engine:
                 inputs["rows"] = np.arange(total, dtype=np.int32)
                 plan = self.plan("logits", total, len(work))
                 results = plan.run(self._inputs(inputs))
-                logits = results["logits"].cpu().numpy()
+                logits = results[0].cpu().numpy()
             except BaseException:
                 self.cache.rollback(arrays)
                 raise
