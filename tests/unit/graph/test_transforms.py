@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 
+import gguf
 import numpy as np
 import pytest
 
@@ -15,6 +16,7 @@ import clika_runtime as crt
 from clika_runtime import nn, ops
 from clika_runtime.graph import DefaultsOptions, transforms
 from clika_runtime.graph.legal import check_legal
+from clika_runtime.io import make_quantized
 
 from .traced_graphs import applied, bits, codes, draw, form, optimized, results, trace
 
@@ -457,6 +459,20 @@ def test_bias(dtype):
     check(name, lambda x: ops.linear(x, rows) + b, x, leaves="Linear")
     image, kernel = draw(1, 2, 6, 6, 4, dtype=dtype), draw(2, 17, 3, 3, 4, dtype=dtype)
     check(name, lambda x: ops.conv2d(x, kernel) + b, image, leaves="Conv2d")
+
+
+@pytest.mark.parametrize("mode", ["exact", "fast"])
+@pytest.mark.parametrize("rows", [1, 3, 40])
+def test_bias_of_a_packed_weight(mode, rows):
+    values = np.random.default_rng(0).standard_normal((48, 256)).astype(np.float32)
+    payload = gguf.quants.quantize(values, gguf.GGMLQuantizationType.Q4_0)
+    weight = make_quantized(crt.tensor(payload), "GGUF_Q4_0", [256, 48]).tensor
+    bias, x = draw(1, 48), draw(2, rows, 256)
+    graph = check(
+        "fold_bias", lambda x: ops.linear(x, weight, None, mode) + bias, x, leaves="Linear"
+    )
+    (node,) = graph.find_nodes(crt.graph.OpCode.Linear)
+    assert len(node.inputs) == 3
 
 
 def test_a_bias_comes_before_the_activation():
