@@ -182,7 +182,8 @@ class Optimizing(_Base):
         defaults: DefaultsOptions | None = None,
     ) -> OptimizeReport:
         """Runs ``transforms`` (by default `default_transforms`) in order, iteration by iteration,
-        until one changes nothing; at last drops the nodes that nothing reads.
+        until one changes nothing; at last drops the nodes that nothing reads. Then the runtime's
+        transforms among them run on the bodies of If, Loop and Scan.
 
         A transform of the runtime's that fails is undone and skipped. One of the caller's ends the
         run: the graph is as it was, and what it raised is raised.
@@ -272,9 +273,9 @@ class _Run:
         self.memories = [{} for _ in listed]
         report = OptimizeReport(transforms=[TransformReport(item) for item in listed])
         start, operators = graph.mark(), graph._operators
-        restride(graph, graph.node_ids())
+        firing: list[TransformReport] = []
         try:
-            firing: list[TransformReport] = []
+            restride(graph, graph.node_ids())
             while report.iterations < most:
                 report.iterations += 1
                 firing = [row for at, row in enumerate(report.transforms) if self._apply(at, row)]
@@ -291,6 +292,7 @@ class _Run:
             raise
         graph.commit()
         graph._converted = frozenset(self.converted)
+        report.changed = self._bodies(listed, most) or report.changed
         if not report.converged:
             for row in firing:
                 row.firing_at_cap = True
@@ -301,6 +303,16 @@ class _Run:
                 ", ".join(row.transform.name for row in firing),
             )
         return report
+
+    def _bodies(self, listed: list[Transform], most: int) -> bool:
+        """Runs the runtime's transforms of the list on the bodies of If, Loop and Scan. Inputs and
+        outputs of a body stay as they are."""
+        own = [item for item in listed if isinstance(item, OwnTransform) and item.gate is None]
+        changed = False
+        for node, bodies in self.graph._bodies.items():
+            for body in bodies if self.graph.is_alive(node) else ():
+                changed = body.optimize(own, max_num_iterations=most).changed or changed
+        return changed
 
     def _apply(self, at: int, row: TransformReport) -> bool:
         """Runs one entry; whether it changed the graph."""

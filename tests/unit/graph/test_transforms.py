@@ -969,23 +969,68 @@ def test_random_runs_are_undone(start):
     assert results(graph, [x.clone()]) == results(trace(fn, x), [x.clone()])
 
 
-def test_subgraphs_stay():
-    w = draw(2, 6, 6)
+def test_bodies():
+    w, b = draw(2, 6, 6), draw(3, 6)
+
+    def then(a):
+        return crt.relu(crt.matmul(neg(a), w) + b) * 1.0
 
     def fn(x):
-        y = crt.neg(crt.neg(x))
+        y = neg(x)
         crt.exp(y)
-        then = lambda a: crt.relu(crt.neg(crt.neg(a)))  # noqa: E731
-        (chosen,) = crt.graph.cond(x.sum() > 0.0, then, lambda a: a * 1.0 + w[0], [y])
+        (chosen,) = crt.graph.cond(x.sum() > 0.0, then, lambda a: neg(crt.exp(a)) + w[0], [y])
         return crt.relu(crt.relu(chosen) * 1.0)
 
-    given = draw(3, 4, 6)
-    before, graph = trace(fn, given), trace(fn, given)
-    check_legal(before)
-    report = graph.optimize()
-    check_legal(graph)
-    assert applied(report) and "If" in codes(graph) and "Exp" not in codes(graph)
-    assert results(graph, [given]) == results(before, [given]) == [bits(fn(given))]
+    for seed in (3, 4):
+        given = draw(seed, 4, 6)
+        before, graph = trace(fn, given), trace(fn, given)
+        check_legal(before)
+        report = graph.optimize()
+        check_legal(graph)
+        assert applied(report) and codes(graph)[-2:] == ["If", "Relu"] and "Exp" not in codes(graph)
+        (bodies,) = [found for node, found in graph._bodies.items() if graph.is_alive(node)]
+        for body in bodies:
+            check_legal(body)
+            assert "Neg" not in codes(body)
+        assert not graph.optimize().changed
+        assert results(graph, [given]) == results(before, [given]) == [bits(fn(given))]
+
+
+def test_bodies_of_loops():
+    w = draw(2, 4, 4)
+
+    def fn(x):
+        def turn(i, go, total, other):
+            (inner,) = crt.graph.cond(
+                total.sum() > 0.0,
+                lambda a: crt.tanh(neg(a)) * 1.0,
+                lambda a: crt.relu(crt.matmul(a, w.t())) + x,
+                [total],
+            )
+            return go, neg(inner), crt.relu(crt.relu(other)) + 1.0, crt.exp(inner * 1.0)
+
+        total, other, seen = crt.graph.loop(3, None, turn, [neg(x), x])
+        last, sums = crt.graph.scan(
+            lambda state, row: (neg(state) + row, crt.relu(crt.relu(state + row))),
+            [x[0]],
+            [seen[0]],
+        )
+        return [total, other, seen, last, sums]
+
+    for seed in (3, 4):
+        x = draw(seed, 4, 4)
+        before, graph = trace(fn, x), trace(fn, x)
+        report = graph.optimize()
+        check_legal(graph)
+        assert applied(report) and not graph.optimize().changed
+        work = [body for bodies in graph._bodies.values() for body in bodies]
+        assert work
+        while work:
+            body = work.pop()
+            check_legal(body)
+            assert "Neg" not in codes(body)
+            work += [inner for bodies in body._bodies.values() for inner in bodies]
+        assert results(graph, [x]) == results(before, [x]) == [bits(tensor) for tensor in fn(x)]
 
 
 def test_every_transform_is_seen_to_work():
