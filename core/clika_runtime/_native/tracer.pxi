@@ -90,6 +90,8 @@ cdef class Tracer(Recording):
     cdef dict storages     # storage -> the first constant over it
     cdef dict latest       # root value -> the value that the last write to its bytes made
     cdef dict stamp        # value -> `latest` of its root when it was made
+    cdef dict roots        # value -> its root, as far as it was asked for
+    cdef dict places       # the result of a write -> the value that was first written at its place
     cdef dict refreshed    # (value, latest) -> the value of `after`
     cdef object outer      # of a body: gives its value for a tensor from outside; -1: a constant
 
@@ -103,6 +105,8 @@ cdef class Tracer(Recording):
         self.storages = {}
         self.latest = {}
         self.stamp = {}
+        self.roots = {}
+        self.places = {}
         self.refreshed = {}
         self.outer = None
 
@@ -214,12 +218,22 @@ cdef class Tracer(Recording):
         return list(self.latest.items())
 
     cdef int32_t _root(self, int32_t value) except -1:
+        found = self.roots.get(value)
+        if found is not None:
+            return found
         store = self._graph()
+        path = [value]
         alias = store.meta(value)[4]
         while alias >= 0:
-            value = alias
-            alias = store.meta(value)[4]
-        return value
+            found = self.roots.get(alias)
+            if found is not None:
+                break
+            path.append(alias)
+            alias = store.meta(alias)[4]
+        root = path[-1] if found is None else found
+        for item in path:
+            self.roots[item] = root
+        return root
 
     cdef int32_t _captured(self, Tensor t) except -1:
         """The value of a tensor as it is."""
@@ -259,13 +273,9 @@ cdef class Tracer(Recording):
         last = self.latest.get(root)
         if last is None or self.stamp.get(id, root) == last:
             return id
-        # The same place: the version itself.
+        if self.places[last] == self.places.get(id, id):  # the version itself
+            return last
         store = self._graph()
-        at = last
-        while store.meta(at)[5]:
-            at = store.meta(at)[4]
-            if at == id:
-                return last
         found = self.refreshed.get((id, last))
         if found is None:
             dtype, scheme, device, shape, _, _ = store.meta(id)
@@ -342,6 +352,7 @@ cdef class Tracer(Recording):
                 root = self._root(target)
                 self.latest[root] = id
                 self.stamp[id] = id
+                self.places[id] = self.places.get(target, target)
         tensors = [self._tensor(id) for id in ids]
         return tensors[0] if single else tuple(tensors)
 

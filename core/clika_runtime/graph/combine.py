@@ -526,7 +526,7 @@ class _Merge:
         if not target.is_acyclic():
             raise InvalidArgumentError("merge: the connections close a cycle of operators")
         writers: dict[int, str] = {}
-        root_of = target._roots()
+        root_of = target.root_id
         for (name, part), copy in zip(self.parts, copies, strict=True):
             if not part._has_writes():
                 continue
@@ -997,7 +997,7 @@ class _Split:
         if not graph._has_writes():
             return
         writers: dict[int, int] = {}
-        root = graph._roots()
+        root = graph.root_id
         for value in graph._writes:
             if graph.value_is_alive(value):
                 writers[root(value)] = graph.producer_id(value)[0]
@@ -1091,7 +1091,7 @@ def extract(graph: ModelGraph, inputs: Sequence[Value], outputs: Sequence[Value]
         needed.add(node)
         work.extend(item for item in source.ports(node) if item >= 0)
     if source._has_writes():
-        root_of = source._roots()
+        root_of = source.root_id
         for node in needed:
             for value in source.results(node):
                 root = root_of(value)

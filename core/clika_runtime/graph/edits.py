@@ -650,7 +650,7 @@ class Edits(_Base):
             if writer < 0:
                 continue
             for value in (old, new):
-                maker = self.producer_id(self._root(value))[0]
+                maker = self.producer_id(self.root_id(value))[0]
                 if maker < 0 or not self.op(maker):
                     raise InvalidArgumentError(
                         f"{call}: '{self.node_name(writer)}' writes in place to what is read here, "
@@ -695,30 +695,6 @@ class Edits(_Base):
         self._writes += tuple(found)
         return any(self.value_is_alive(value) for value in self._writes)
 
-    def _root(self: Any, value: int) -> int:
-        """The value whose bytes a value shows."""
-        found: int = self._roots()(value)
-        return found
-
-    def _roots(self: Any) -> Callable[[int], int]:
-        """`_root` for many values, until the next edit."""
-        known: dict[int, int] = {}
-
-        def root(value: int) -> int:
-            path = []
-            while value not in known:
-                alias = self.meta(value)[4]
-                if alias < 0:
-                    known[value] = value
-                    break
-                path.append(value)
-                value = alias
-            for item in path:
-                known[item] = known[value]
-            return known[value]
-
-        return root
-
     def _writer(self: Any, node: int, port: int, value: int) -> int:
         """The node that writes to what ``node`` reads at ``port``: itself, or one that writes to a
         view it makes. -1 without one."""
@@ -738,7 +714,7 @@ class Edits(_Base):
         """Refuses to part a value from a write to its bytes that comes after it."""
         if not self._has_writes():
             return
-        root = self._roots()
+        root = self.root_id
         later = {
             item for item in self._writes if self.value_is_alive(item) and root(item) == root(value)
         }

@@ -8,7 +8,7 @@ import heapq
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from .._native._core import GraphRecorder, Port, Stream, SymInt, device_scope, tracing_scope
+from .._native._core import GraphRecorder, Port, Stream, SymInt, device_scope, plain_op, tracing_scope
 from ..device import Device
 from ..errors import InvalidArgumentError
 from .activations import ACTIVATIONS, IDENTITY
@@ -223,7 +223,7 @@ class _Lowering:
 
     def constant(self, value: int) -> Any:
         tensor = self.graph._constants[value]
-        if _root(self.graph, value) in self.written:
+        if self.graph.root_id(value) in self.written:
             return self.recorder.state(tensor)
         return tensor.to(self.place(self.graph.meta(value)[2]))
 
@@ -258,8 +258,6 @@ class _Lowering:
     def keep(self, states: list[int]) -> None:
         """Copies what older versions show before a write goes over it: their later readers get
         the copies."""
-        from .._native._core import plain_op
-
         for value in self.graph.alive_values():
             if self.schedule.state(value) not in states:
                 continue
@@ -291,8 +289,8 @@ class _Lowering:
             self.control(node, op, inputs)
             return
         arguments = [self.argument(value, inputs) for value in graph._calls[node]]
-        fold = not any(_root(graph, value) in self.written for value in graph.results(node))
-        made = self.recorder.apply(getattr_op(op), arguments, fold)
+        fold = not any(graph.root_id(value) in self.written for value in graph.results(node))
+        made = self.recorder.apply(plain_op(op), arguments, fold)
         made = made if isinstance(made, tuple) else (made,)
         if node in graph._extras:
             made = (self.finished(made[0], graph._extras[node], inputs), *made[1:])
@@ -303,11 +301,11 @@ class _Lowering:
         """A node's result with the bias and the activation that it carries."""
         if "bias" in extras:
             add = [result, inputs[extras["bias"]], 1]
-            result = self.recorder.apply(getattr_op("add"), add)
+            result = self.recorder.apply(plain_op("add"), add)
         name = extras.get("activation", IDENTITY)
         if name != IDENTITY:
             op, settings = ACTIVATIONS[name]
-            result = self.recorder.apply(getattr_op(op), [result, *settings.values()])
+            result = self.recorder.apply(plain_op(op), [result, *settings.values()])
         return result
 
     def control(self, node: int, op: str, inputs: list[Any]) -> None:
@@ -353,20 +351,13 @@ class _Lowering:
         return value
 
 
-def getattr_op(name: str) -> Any:
-    """The plain callable of a record, without what stands before it."""
-    from .._native._core import plain_op
-
-    return plain_op(name)
-
-
 def _needed(graph: Any) -> set[int]:
     """Nodes that the outputs need, and writes to what was there before the run."""
     work = [graph.producer_id(value)[0] for _, value in graph.output_list()]
     for node in graph.node_ids():
         for value in graph.results(node):
             if graph.meta(value)[5]:
-                root = _root(graph, value)
+                root = graph.root_id(value)
                 producer = graph.producer_id(root)[0]
                 if producer < 0 or not graph.op(producer):
                     work.append(node)
@@ -383,14 +374,7 @@ def _needed(graph: Any) -> set[int]:
 def _written_roots(graph: Any) -> set[int]:
     """Values whose bytes a node writes, also through a view."""
     results = (value for node in graph.node_ids() for value in graph.results(node))
-    return {_root(graph, value) for value in results if graph.meta(value)[5]}
-
-
-def _root(graph: Any, value: int) -> int:
-    """The value whose bytes a view or a version shares."""
-    while graph.meta(value)[4] >= 0:
-        value = graph.meta(value)[4]
-    return value
+    return {graph.root_id(value) for value in results if graph.meta(value)[5]}
 
 
 def evaluate(graph: Any, values: list[int]) -> list[Any]:

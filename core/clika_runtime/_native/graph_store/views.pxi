@@ -88,6 +88,12 @@ cdef class GraphStore:
         cdef const StoreValue* v = &self.store.values()[value]
         return (v.dtype, v.scheme, v.device, tuple([v.shape[d] for d in range(v.rank)]), v.alias, bool(v.write))
 
+    def root_id(self, int32_t value):
+        """The value whose bytes a view or a version shares in the end."""
+        while self.store.values()[value].alias >= 0:
+            value = self.store.values()[value].alias
+        return value
+
     def value_name(self, int32_t value):
         return _value_name(self, value)
 
