@@ -165,6 +165,29 @@ def write_quantized(folder: Path, name: str) -> None:
     (folder / "config.json").write_text(json.dumps({**QUANTIZED, form.key: form.config}))
 
 
+def write_graph(path: Path) -> None:
+    """A saved graph: a state, views, packed weights, a dynamic size, subgraphs that end by
+    themselves."""
+    import clika_runtime as crt
+    from clika_runtime.graph.control import cond, scan
+
+    state = crt.zeros(2)
+    base = crt.tensor(np.arange(8, dtype=np.float32).reshape(4, 2))
+    rows = crt.zeros((2, 34), dtype=crt.uint8)
+    packed = crt.make_quantized(rows, "GGUF_Q8_0", [32, 2]).tensor
+
+    def fn(x: Any, wide: Any) -> Any:
+        state.add_(1.0)
+        view = x.reshape(-1, 2)[1:] * base[1]
+        (z,) = cond(x.sum() > 0, lambda a: a + state, lambda a: a, [base[0]])
+        _, sums = scan(lambda s, a: (s + a, s * a), [crt.zeros(2)], [base])
+        return [crt.relu(view) + 1.0, crt.linear(wide, packed), z, sums, crt.softmax(x, -1)]
+
+    given = (crt.ones(3, 4), crt.ones(2, 32))
+    graph = crt.trace(fn, example_inputs=given, dynamic_axes={"x": {0: "n"}}).graph
+    graph.save(path)
+
+
 def rank_file() -> bytes:
     """All bytes and pairs of letters, as tiktoken writes them."""
     tokens = [bytes([byte]) for byte in range(256)]
@@ -182,9 +205,10 @@ def write_tokenizers(folder: Path) -> None:
 
 
 def write_all(folder: Path) -> None:
-    """``model.gguf``, ``single/`` (one safetensors file), ``sharded/`` (two and an index),
-    ``quantized/`` (a folder for each form) and ``tokenizers/``."""
+    """``model.gguf``, ``graph.safetensors``, ``single/`` (one safetensors file), ``sharded/`` (two
+    and an index), ``quantized/`` (a folder for each form) and ``tokenizers/``."""
     write_gguf(folder / "model.gguf")
+    write_graph(folder / "graph.safetensors")
     write_tokenizers(folder / "tokenizers")
     for name in QUANTIZED_FORMS:
         write_quantized(folder / "quantized" / name, name)

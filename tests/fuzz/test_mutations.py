@@ -34,6 +34,7 @@ COUNTS = {
     "sentencepiece": 300,
     "ranks": 200,
     "quantized": 500,
+    "graph": 200,
 }
 TIMES = int(os.environ.get("CLIKA_FUZZ_COUNT", "1"))
 FIRST = int(os.environ.get("CLIKA_FUZZ_FIRST", "0"))

@@ -210,6 +210,33 @@ def quantized(folder: Path, rng: random.Random) -> None:
     load(place, True)
 
 
+def saved_graph(folder: Path, rng: random.Random) -> None:
+    """Damage to the document, to the header or to the constants; what loads is run."""
+    import clika_runtime as crt
+    from clika_runtime.graph import ModelGraph
+    from clika_runtime.graph.saving import FORMAT
+
+    path = folder / "graph.safetensors"
+    data = path.read_bytes()
+    (size,) = struct.unpack_from("<Q", data)
+    header, values = json.loads(data[8 : 8 + size]), data[8 + size :]
+    kind = rng.random()
+    if kind < 0.8:
+        metadata = header["__metadata__"]
+        document = damage_text(metadata[FORMAT].encode(), rng)
+        metadata[FORMAT] = document.decode("utf-8", "replace")
+    text = json.dumps(header).encode()
+    if kind >= 0.9:
+        text = damage_text(text, rng)
+    elif kind >= 0.8:
+        values = damage_bytes(values, rng, len(values))
+    path.write_bytes(struct.pack("<Q", len(text)) + text + values)
+    graph = ModelGraph.load(path)
+    graph.finalize()
+    sizes = [(dtype, [3 if n < 0 else n for n in dims]) for _, dtype, dims in graph.inputs()]
+    graph.run([crt.ones(dims, dtype=dtype) for dtype, dims in sizes])
+
+
 TARGETS: dict[str, Callable[[Path, random.Random], None]] = {
     "gguf": gguf_reader,
     "safetensors": safetensors_reader,
@@ -222,6 +249,7 @@ TARGETS: dict[str, Callable[[Path, random.Random], None]] = {
     "sentencepiece": sentencepiece_model,
     "ranks": rank_file,
     "quantized": quantized,
+    "graph": saved_graph,
 }
 
 
@@ -266,6 +294,10 @@ def warm_up(target: str, folder: Path) -> None:
     """Import and initialize what the target needs, with files that are whole."""
     if target.startswith("model"):
         load(folder / "model.gguf", True)
+    elif target == "graph":
+        from clika_runtime.graph import ModelGraph
+
+        ModelGraph.load(folder / "graph.safetensors").finalize()
     elif target == "quantized":
         for name in os.listdir(folder / "quantized"):
             load(folder / "quantized" / name, True)

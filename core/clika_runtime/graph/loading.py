@@ -459,9 +459,9 @@ class _Graph:
                 )
                 continue
             where = f"{self.where}.values[{at}]"
-            tensor = reader.tensor(
-                where, data, dtype, scheme, shape, data.get("tensor") in written
-            )  # fmt: skip
+            key = data.get("tensor")
+            copied = type(key) is str and key in written
+            tensor = reader.tensor(where, data, dtype, scheme, shape, copied)
             if device != device_number(None):
                 tensor = tensor.to(_device(device))
             count = graph.counts_of()[0]
@@ -559,8 +559,8 @@ class _Graph:
             self.numbers.append(node)
             if op:
                 graph._calls[node] = call
-            if extras is not None:
-                graph._extras[node] = extras
+            if extras is not None or bodies:
+                graph._extras[node] = extras or {}
             if bodies:
                 graph._bodies[node] = tuple(
                     _Graph(

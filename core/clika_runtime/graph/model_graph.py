@@ -10,6 +10,7 @@ from .._native._core import Port, SymInt, Tensor, Tracer
 from ..device import Device
 from ..errors import InvalidArgumentError
 from .activations import CARRIERS, IDENTITY
+from .drawing import Drawing, table
 from .edits import Edits
 from .lowering import Finalizing, evaluate
 from .opcode import NodeKind, op_code, spelled
@@ -25,7 +26,7 @@ _graph.set_enumerations(op_code, (NodeKind.Input, NodeKind.Operator))
 _DTYPES = {item.code: item for item in vars(dtypes).values() if isinstance(item, dtypes.dtype)}
 
 
-class ModelGraph(Queries, Edits, Optimizing, Finalizing, Saving, _graph.GraphStore):
+class ModelGraph(Queries, Edits, Optimizing, Finalizing, Saving, Drawing, _graph.GraphStore):
     """A graph of operators: read it with queries, change it with edits and `optimize`, make it
     runnable with `finalize`, run it with `run`.
 
@@ -95,8 +96,6 @@ class ModelGraph(Queries, Edits, Optimizing, Finalizing, Saving, _graph.GraphSto
         return Device("cpu")
 
     def __repr__(self) -> str:
-        from .drawing import table
-
         return table(self)
 
     # ---------------------------------------------------------- what views ask

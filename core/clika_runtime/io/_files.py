@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import mmap
 import os
+import secrets
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ __all__ = [
     "read_json",
     "shown",
     "unsupported",
+    "write_atomic",
 ]
 
 _SHOWN = 120  # characters of a hostile value that a message repeats
@@ -200,3 +204,26 @@ def check_inside(name: object, source: str | os.PathLike[str]) -> str:
             source, f"the file name {shown(name)} must be a plain path inside the model's directory"
         )
     return name
+
+
+def write_atomic(target: str, chunks: Iterable[bytes | memoryview]) -> None:
+    """Write a file that appears under its name only when it is complete: it is written beside it
+    and renamed. Errors: ``NotFoundError`` for a missing directory, ``InvalidArgumentError`` for
+    what the system refuses."""
+    folder, name = os.path.split(target)
+    temporary = os.path.join(folder, f".{name[:64]}.{secrets.token_hex(8)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException as error:
+        with contextlib.suppress(OSError, ValueError):
+            os.unlink(temporary)
+        if isinstance(error, FileNotFoundError):
+            raise missing(folder, "no such directory") from error
+        if isinstance(error, (OSError, ValueError)):
+            raise invalid(target, f"cannot be written: {error}") from error
+        raise

@@ -8,11 +8,9 @@ when it is complete.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
-import secrets
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -28,6 +26,7 @@ from ._files import (
     read_json,
     shown,
     unsupported,
+    write_atomic,
 )
 from .tensor_info import TensorInfo
 
@@ -353,24 +352,4 @@ def write_safetensors(
         position = end
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-(len(text) + 8) % ALIGNMENT)
-    _write_atomic(target, [struct.pack("<Q", len(text)), text, *(views[name] for name in layout)])
-
-
-def _write_atomic(target: str, chunks: Iterable[bytes | memoryview]) -> None:
-    folder, name = os.path.split(target)
-    temporary = os.path.join(folder, f".{name[:64]}.{secrets.token_hex(8)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            for chunk in chunks:
-                file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException as error:
-        with contextlib.suppress(OSError, ValueError):
-            os.unlink(temporary)
-        if isinstance(error, FileNotFoundError):
-            raise missing(folder, "no such directory") from error
-        if isinstance(error, (OSError, ValueError)):
-            raise invalid(target, f"cannot be written: {error}") from error
-        raise
+    write_atomic(target, [struct.pack("<Q", len(text)), text, *(views[name] for name in layout)])
