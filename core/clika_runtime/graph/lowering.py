@@ -8,7 +8,15 @@ import heapq
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from .._native._core import GraphRecorder, Port, Stream, SymInt, device_scope, plain_op, tracing_scope
+from .._native._core import (
+    GraphRecorder,
+    Port,
+    Stream,
+    SymInt,
+    device_scope,
+    plain_op,
+    tracing_scope,
+)
 from ..device import Device
 from ..errors import InvalidArgumentError
 from .activations import ACTIVATIONS, IDENTITY
