@@ -830,6 +830,70 @@ def test_random_graphs(start):
         assert results(graph, [x.clone()], signed_zero) == wanted, seed
 
 
+def _random_writes(seed, held):
+    """A function of a [4, 4] tensor that writes in place: to results, to views of them, and to a
+    tensor from outside."""
+    rng = random.Random(seed)
+    unary = [
+        crt.relu,
+        crt.exp,
+        neg,
+        lambda a: a * 1.0,
+        lambda a: a - 0.0,
+        lambda a: a.t(),
+        lambda a: a.permute(1, 0),
+        lambda a: a.permute(0, 1),
+        lambda a: a.reshape(4, 4),
+        lambda a: a.reshape(16).reshape(4, 4),
+        lambda a: a[:, 0:4],
+        lambda a: ops.cast(a, crt.float32),
+    ]
+    writes = [
+        lambda a: a.add_(1.0),
+        lambda a: a.mul_(0.5),
+        lambda a: a[1].add_(1.0),
+        lambda a: a.t()[2:].mul_(2.0),
+    ]
+    steps = []
+    count = rng.randint(4, 16)
+    for at in range(count):
+        kind = rng.random()
+        if kind < 0.5:
+            steps.append((rng.choice(unary), [rng.randint(max(0, at - 3), at + 1)]))
+        elif kind < 0.75:
+            step = rng.choice([crt.add, crt.mul])
+            steps.append((step, [rng.randint(0, at + 1), rng.randint(0, at + 1)]))
+        else:
+            steps.append((rng.choice(writes), [rng.randint(1, at + 1)]))
+    kept = sorted({count + 1, rng.randint(1, count + 1)})
+
+    def fn(x):
+        values = [x, held]
+        for step, reads in steps:
+            read = [values[at] for at in reads]
+            made = step(*read)
+            values.append(read[0] * 0.5 if step in writes else made)
+        return [values[at] + 0.0 for at in kept]
+
+    return fn
+
+
+@pytest.mark.parametrize("start", range(0, 60, 20))
+def test_random_writes(start):
+    """Results and the written tensor are those of the function itself, too."""
+    for seed in range(start, start + 20):
+        x = draw(seed, 4, 4)
+        held = [draw(seed + 5, 4, 4) for _ in range(3)]
+        before, graph = (trace(_random_writes(seed, item), x) for item in held[:2])
+        report = graph.optimize()
+        check_legal(graph)
+        assert applied(report) is not None and not graph.optimize().changed, seed
+        wanted = [bits(tensor) for tensor in _random_writes(seed, held[2])(x.clone())]
+        assert results(before, [x.clone()])[: len(wanted)] == wanted, seed
+        assert results(graph, [x.clone()])[: len(wanted)] == wanted, seed
+        assert len({bits(item) for item in held}) == 1, seed
+
+
 def _random_layouts(seed):
     """A function of [n, 3, 3, 3] tensors that convert between layouts; n may be dynamic."""
     rng = random.Random(seed)
