@@ -42,19 +42,19 @@ _LIST: tuple[OwnTransform, ...] = (
     FIXATE_DYN_SHAPE_QUEUES,  # then: fixed sizes show which shapes are equal
     DROP_BOUNDARY_PERMUTES,  # before permutations are joined, the border's with the inner ones
     REMOVE_IDENTITY_CASTS,  # identities go before what looks at neighbours, which they part
-    FOLD_NEUTRAL_NUMBERS,
-    REMOVE_IDENTITY_VIEWS,
+    FOLD_NEUTRAL_NUMBERS,  # so do these
+    REMOVE_IDENTITY_VIEWS,  # and these, which a cast or a number may have parted
     REMOVE_DOUBLE_NEG,  # exposes pairs of what stood around it
     CLAMP_TO_RELU,  # makes Relus that the next one takes away
-    REMOVE_REDUNDANT_RELU,
+    REMOVE_REDUNDANT_RELU,  # before a Relu hides in the node that it follows
     SINK_CHANNELS_FIRST,  # makes pairs that the next one takes away
     REMOVE_DOUBLE_PERMUTE,  # before products take a transposition: two of them are none
-    COLLAPSE_RESHAPES,
+    COLLAPSE_RESHAPES,  # after permutations are gone from between reshapes
     MERGE_EQUAL_NODES,  # after the identities, so that equals look equal; before fusions hide parts
     MATMUL_ABSORB_TRANSPOSE,  # before the bias: Linear and MatMul take it alike
     FOLD_BIAS,  # before the activation, which comes after the bias
     FOLD_SILU_MUL,  # before the Silu becomes the activation of the gate's product
-    FOLD_ADD_RMS_NORM,
+    FOLD_ADD_RMS_NORM,  # after the bias, which takes sums that are no residuals
     FOLD_ACTIVATION,  # last: hides the activations that others look for
 )
 _BY_NAME = {item.name: item for item in _LIST}
