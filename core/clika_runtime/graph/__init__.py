@@ -11,6 +11,7 @@ from .model_graph import ModelGraph
 from .opcode import NameKind, NodeKind, OpCode
 from .optimize import DefaultsOptions, OptimizeReport, Transform, TransformReport
 from .pattern import Pattern, RewriteMatch
+from .profiling import ProfileReport, ProfileRow
 from .queries import (
     MAX_PATHS_WITHOUT_LIMIT,
     NameMatch,
@@ -39,6 +40,8 @@ __all__ = [
     "Rename",
     "RewriteMatch",
     "Pattern",
+    "ProfileReport",
+    "ProfileRow",
     "OptimizeReport",
     "DefaultsOptions",
     "MAX_PATHS_WITHOUT_LIMIT",

@@ -38,12 +38,18 @@ class Program:
     """A finalized graph: the native plan and what it takes and gives."""
 
     def __init__(
-        self, graph: ModelGraph, plan: Any, inputs: list[str], devices: list[Device]
+        self,
+        graph: ModelGraph,
+        plan: Any,
+        inputs: list[str],
+        devices: list[Device],
+        spans: dict[int, tuple[int, int]],
     ) -> None:
         self.plan = plan
         self.inputs = inputs
         self.devices = devices
         self.outputs = graph.output_names()
+        self.spans = spans  # node -> which nodes of the recording it became, [begin, end)
 
     def run(self, given: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
         if isinstance(given, dict):
@@ -241,6 +247,7 @@ class _Lowering:
         self.needed = _needed(graph)
         self.written = _written_roots(graph)
         names, devices = [], []
+        spans: dict[int, tuple[int, int]] = {}
         for node in graph.input_ids():
             (value,) = graph.results(node)
             dtype, _, device, shape, _, _ = graph.meta(value)
@@ -259,9 +266,11 @@ class _Lowering:
         ):  # where factories make their tensors
             for node in self.schedule.order:
                 if graph.op(node) and node in self.needed:
+                    begin = self.recorder.node_count()
                     self.node(node)
+                    spans[node] = (begin, self.recorder.node_count())
         plan = self.recorder.compile([self.of(value) for _, value in graph.output_list()])
-        return Program(graph, plan, names, devices)
+        return Program(graph, plan, names, devices, spans)
 
     def keep(self, states: list[int]) -> None:
         """Copies what older versions show before a write goes over it: their later readers get

@@ -15,6 +15,7 @@ from .edits import Edits
 from .lowering import Finalizing, evaluate
 from .opcode import NodeKind, op_code, spelled
 from .optimize import Optimizing
+from .profiling import Profiling
 from .queries import Queries
 from .saving import Saving
 from .spec import TensorSpec
@@ -26,7 +27,9 @@ _graph.set_enumerations(op_code, (NodeKind.Input, NodeKind.Operator))
 _DTYPES = {item.code: item for item in vars(dtypes).values() if isinstance(item, dtypes.dtype)}
 
 
-class ModelGraph(Queries, Edits, Optimizing, Finalizing, Saving, Drawing, _graph.GraphStore):
+class ModelGraph(
+    Queries, Edits, Optimizing, Finalizing, Saving, Drawing, Profiling, _graph.GraphStore
+):
     """A graph of operators: read it with queries, change it with edits and `optimize`, make it
     runnable with `finalize`, run it with `run`.
 

@@ -275,7 +275,7 @@ def test_subgraphs(tmp_path: Path) -> None:
 
 def test_a_model_that_was_optimized(tmp_path: Path) -> None:
     block, x = Block(), draw(5, 2, 3, 16)
-    graph = trace(block, x, dynamic_axes={"x": {0: "batch"}})
+    graph = trace(lambda x: block(x), x, dynamic_axes={"x": {0: "batch"}})
     graph.optimize()
     loaded = round_trip(graph, tmp_path)
     same_runs(graph, loaded, x)
