@@ -363,54 +363,101 @@ std::vector<int64_t> Plan::upper_sizes() const {
   return bytes;
 }
 
-void Plan::plan_memory(const std::vector<int64_t>& bytes, std::vector<int64_t>* offsets, int64_t* total) {
-  offsets->assign(graph_->values.size(), -1);
-  struct Buffer {
-    int32_t value;
-    int64_t bytes;
-  };
-  std::vector<Buffer> buffers;
-  for (int32_t id : root_list_) {
-    if (first_[id] < 0 || escapes_[id] || graph_->values[id].kind != ValueKind::kResult) continue;
-    buffers.push_back({id, std::max<int64_t>((bytes[id] + 63) / 64 * 64, 64)});
-  }
-  // Largest first, each at the lowest place free during its life.
-  std::stable_sort(buffers.begin(), buffers.end(),
-                   [](const Buffer& a, const Buffer& b) { return a.bytes > b.bytes; });
+// Places buffers in the order given, each at the lowest place (or in the tightest gap) free during its life; gives
+// the bytes that they need together.
+int64_t Plan::place_buffers(const std::vector<Buffer>& order, bool tight, std::vector<int64_t>* offsets) const {
   // Placed buffers by the instructions they live through, so that a buffer meets only its contemporaries.
   std::vector<std::vector<int32_t>> living(program_.size());
-  std::vector<int64_t> size_of(graph_->values.size(), 0);
   std::vector<std::pair<int64_t, int64_t>> taken;
-  std::vector<int32_t> met(graph_->values.size(), -1);
-  *total = 0;
-  for (const Buffer& buffer : buffers) {
+  std::vector<int32_t> met(order.size(), -1);
+  int64_t total = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Buffer& buffer = order[i];
     taken.clear();
     for (int32_t at = first_[buffer.value]; at <= last_[buffer.value]; ++at) {
       for (int32_t other : living[at]) {
-        if (met[other] == buffer.value) continue;
-        met[other] = buffer.value;
-        taken.emplace_back((*offsets)[other], (*offsets)[other] + size_of[other]);
+        if (met[other] == static_cast<int32_t>(i)) continue;
+        met[other] = static_cast<int32_t>(i);
+        const int64_t begin = (*offsets)[order[other].value];
+        taken.emplace_back(begin, begin + order[other].bytes);
       }
     }
     std::sort(taken.begin(), taken.end());
-    int64_t at = 0;
+    int64_t end_of_taken = 0, best = -1, best_gap = 0;
     for (const auto& [begin, end] : taken) {
-      if (at + buffer.bytes <= begin) break;
-      at = std::max(at, end);
+      const int64_t gap = begin - end_of_taken;
+      if (gap >= buffer.bytes && (best < 0 || (tight && gap < best_gap))) {
+        best = end_of_taken;
+        best_gap = gap;
+      }
+      end_of_taken = std::max(end_of_taken, end);
     }
-    (*offsets)[buffer.value] = at;
-    size_of[buffer.value] = buffer.bytes;
-    *total = std::max(*total, at + buffer.bytes);
-    for (int32_t when = first_[buffer.value]; when <= last_[buffer.value]; ++when) {
-      living[when].push_back(buffer.value);
+    if (best < 0) best = end_of_taken;
+    (*offsets)[buffer.value] = best;
+    total = std::max(total, best + buffer.bytes);
+    for (int32_t at = first_[buffer.value]; at <= last_[buffer.value]; ++at) {
+      living[at].push_back(static_cast<int32_t>(i));
     }
+  }
+  return total;
+}
+
+// Tries a few orders, and puts what made the peak first, until the lower bound is near.
+void Plan::plan_memory(const std::vector<int64_t>& bytes, std::vector<int64_t>* offsets, int64_t* total) {
+  offsets->assign(graph_->values.size(), -1);
+  std::vector<Buffer> buffers;
+  std::vector<int64_t> change(program_.size() + 1, 0);
+  for (int32_t id : root_list_) {
+    if (first_[id] < 0 || escapes_[id] || graph_->values[id].kind != ValueKind::kResult) continue;
+    buffers.push_back({id, std::max<int64_t>((bytes[id] + 63) / 64 * 64, 64)});
+    change[first_[id]] += buffers.back().bytes;
+    change[last_[id] + 1] -= buffers.back().bytes;
   }
   lower_bound_ = 0;
-  for (const auto& values : living) {
-    int64_t alive = 0;
-    for (int32_t value : values) alive += size_of[value];
+  int64_t alive = 0;
+  for (int64_t step : change) {
+    alive += step;
     lower_bound_ = std::max(lower_bound_, alive);
   }
+  const auto life = [&](const Buffer& buffer) { return static_cast<int64_t>(last_[buffer.value] - first_[buffer.value]); };
+  const auto near = [&](int64_t size) { return size <= lower_bound_ + lower_bound_ / 50; };
+  std::vector<int64_t> found(*offsets);
+  *total = std::numeric_limits<int64_t>::max();
+  const auto attempt = [&](const std::vector<Buffer>& order, bool tight) {
+    const int64_t size = place_buffers(order, tight, &found);
+    if (size < *total) {
+      *total = size;
+      *offsets = found;
+    }
+    return size;
+  };
+  std::vector<Buffer> best = buffers;
+  for (int kind = 0; kind < 3 && (kind == 0 || !near(*total)); ++kind) {
+    std::vector<Buffer> order = buffers;
+    std::stable_sort(order.begin(), order.end(), [&](const Buffer& a, const Buffer& b) {
+      if (kind == 0) return a.bytes > b.bytes;
+      if (kind == 1) return static_cast<double>(a.bytes) * (life(a) + 1) > static_cast<double>(b.bytes) * (life(b) + 1);
+      return life(a) > life(b);
+    });
+    for (const bool tight : {false, true}) {
+      const int64_t before = *total;
+      if (!near(*total) && attempt(order, tight) < before) best = order;
+    }
+  }
+  const size_t tries = std::min<size_t>(200, 400000 / (buffers.size() + 1));
+  uint32_t drawn = 1;
+  for (size_t k = 0; k < tries && !near(*total); ++k) {
+    const int64_t size = attempt(best, k % 2 != 0);
+    auto peak = std::find_if(best.begin(), best.end(),
+                             [&](const Buffer& buffer) { return found[buffer.value] + buffer.bytes == size; });
+    // Forward by some way, the front at first: the same place twice would end the search.
+    drawn = drawn * 1664525u + 1013904223u;
+    const auto way = static_cast<size_t>(peak - best.begin());
+    const size_t to = k < 8 || way == 0 ? 0 : drawn / 65536 % way;
+    std::rotate(best.begin() + static_cast<std::ptrdiff_t>(to), peak, peak + 1);
+    if (way == 0 && best.size() > 2) std::swap(best[1], best[2 + drawn / 65536 % (best.size() - 2)]);
+  }
+  if (buffers.empty()) *total = 0;
 }
 
 ErrorPtr Plan::bind(const TensorRecord* const* inputs, size_t n_inputs, std::vector<int64_t>* symbols) const {

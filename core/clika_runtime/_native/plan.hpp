@@ -125,6 +125,11 @@ class Plan {
 
   Plan() = default;
   ErrorPtr bind(const TensorRecord* const* inputs, size_t n_inputs, std::vector<int64_t>* symbols) const;
+  struct Buffer {
+    int32_t value;
+    int64_t bytes;
+  };
+  int64_t place_buffers(const std::vector<Buffer>& order, bool tight, std::vector<int64_t>* offsets) const;
   void plan_memory(const std::vector<int64_t>& bytes, std::vector<int64_t>* offsets, int64_t* total);
   std::vector<int64_t> upper_sizes() const;
   ErrorPtr find_live();

@@ -78,7 +78,7 @@ class Finalizing(_Base):
     name: str
     _program: Any
     _placed: Any
-    _running: int
+    _flights: list[None]
 
     def finalize(self: Any) -> None:
         """Makes the graph runnable: places it on its device, packs weights, folds constants, drops
@@ -97,6 +97,10 @@ class Finalizing(_Base):
         Gives the graph."""
         self._check_whole("to")
         self._check_idle("to")
+        if self._flights:
+            raise InvalidArgumentError(
+                "to: a run is in flight; call to() after it returned", "FAILED_PRECONDITION"
+            )
         device = where.device if isinstance(where, Stream) else Device(where)
         if self._placed == device:
             return self
@@ -122,7 +126,11 @@ class Finalizing(_Base):
             raise InvalidArgumentError(
                 "run: the graph is not finalized; call finalize() first", "FAILED_PRECONDITION"
             )
-        found: list[Any] = program.run(inputs)
+        self._flights.append(None)  # appending and popping are whole steps for every thread
+        try:
+            found: list[Any] = program.run(inputs)
+        finally:
+            self._flights.pop()
         return found
 
     def stats(self: Any) -> dict[str, int]:

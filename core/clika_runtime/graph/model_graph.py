@@ -55,6 +55,7 @@ class ModelGraph(
         self._operators = 0  # ever made: the number in the next name
         self._placed: Any = None  # where `to` wants it
         self._program: Any = None  # once finalized
+        self._flights: list[None] = []  # one entry per run under way
 
     # ---------------------------------------------------------- facts
     def input_names(self) -> list[str]:
