@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -203,24 +203,7 @@ class Engine:
         pools = self.cache.pools  # made before the trace, so that they are there between runs
 
         def forward(inputs: list[Any]) -> list[Any]:
-            of = dict(zip(names, inputs, strict=True))
-            step = CacheStep(
-                self.cache.specs,
-                pools,
-                of["slots"],
-                of["block_table"],
-                of["cu_seqlens"],
-                of["kv_lens"],
-                max_tokens=self.cache.config.max_tokens,
-            )
-            hidden = self.model(of["tokens"], of["positions"], step, of.get("rows"))
-            if key.kind == "fill":
-                return [hidden]
-            logits = self.model.head(hidden)
-            if key.kind == "logits":
-                return [logits]
-            sampling = (of[name] for name in names[-6:])
-            return [crt.sample(logits, *sampling)]
+            return [self._forward(dict(zip(names, inputs, strict=True)), key.kind, pools)]
 
         graph = crt.trace(
             forward,
@@ -235,6 +218,26 @@ class Engine:
             graph.remove_output(name)
         graph.finalize()
         return graph
+
+    def _forward(self, of: dict[str, Any], kind: str, pools: Any) -> Any:
+        """The forward pass of a step over its inputs by name, traced or concrete."""
+        step = CacheStep(
+            self.cache.specs,
+            pools,
+            of["slots"],
+            of["block_table"],
+            of["cu_seqlens"],
+            of["kv_lens"],
+            max_tokens=self.cache.config.max_tokens,
+        )
+        hidden = self.model(of["tokens"], of["positions"], step, of.get("rows"))
+        if kind == "fill":
+            return hidden
+        logits = self.model.head(hidden)
+        if kind == "logits":
+            return logits
+        names = ("temperature", "top_p", "min_p", "top_k", "seed", "index")
+        return crt.sample(logits, *(of[name] for name in names))
 
     # ---- steps
     def step(self, work: Sequence[Work]) -> list[int]:
@@ -311,12 +314,17 @@ class Engine:
         return list(results[0].tolist()) if wanted else []
 
     # ---- scoring
-    def extend(self, sequences: Sequence[int], tokens: Sequence[Sequence[int]]) -> list[Any]:
+    def extend(
+        self,
+        sequences: Sequence[int],
+        tokens: Sequence[Sequence[int]],
+        run: Callable[[dict[str, Any]], Any] | None = None,
+    ) -> list[Any]:
         """Appends tokens to sequences in one step; returns the logits after each of them, per
         sequence.
 
-        One float32 array ``[len(tokens[b]), vocabulary]`` per sequence. When the step fails the
-        cache is as before."""
+        One float32 array ``[len(tokens[b]), vocabulary]`` per sequence. ``run`` takes the place of
+        the plan: `eager`, or a compiled form of it. When the step fails the cache is as before."""
         import numpy as np
 
         with self.lock:
@@ -326,14 +334,20 @@ class Engine:
                 inputs = _step_inputs(work, arrays)
                 total = len(arrays.positions)
                 inputs["rows"] = np.arange(total, dtype=np.int32)
-                plan = self.plan("logits", total, len(work))
-                results = plan.run(self._inputs(inputs))
-                logits = results[0].cpu().numpy()
+                if run is not None:
+                    logits = run(self._inputs(inputs)).cpu().numpy()
+                else:
+                    plan = self.plan("logits", total, len(work))
+                    logits = plan.run(self._inputs(inputs))[0].cpu().numpy()
             except BaseException:
                 self.cache.rollback(arrays)
                 raise
             bounds = arrays.cu_seqlens.tolist()
             return [logits[start:stop] for start, stop in itertools.pairwise(bounds)]
+
+    def eager(self, inputs: dict[str, Any]) -> Any:
+        """The logits of a step, operator by operator and without a plan."""
+        return self._forward(inputs, "logits", self.cache.pools)
 
     def logits(self, tokens: Sequence[int]) -> Any:
         """Logits after each of the tokens, ``[len(tokens), vocabulary]`` float32 as a NumPy array.

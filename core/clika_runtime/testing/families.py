@@ -19,6 +19,7 @@ __all__ = [
     "check_batch",
     "check_cache_edits",
     "check_same_bits",
+    "check_traced_steps",
     "relative_error",
 ]
 
@@ -98,6 +99,30 @@ def check_batch(
         _assert_close(
             f"sequence {number} of a batch", np.concatenate(rows), reference(ids), tolerance
         )
+
+
+def check_traced_steps(engine: Any, ids: Sequence[int], decode: int = 3) -> None:
+    """A prefill and decode steps give the same bits eagerly, as plans of the engine, and compiled
+    by `clika_runtime.compile` (without the transforms)."""
+    import clika_runtime as crt
+
+    compiled = crt.compile(engine.eager, optimize=False)
+    runs = {"eager": engine.eager, "traced": None, "compiled": compiled}
+    sequences = {name: engine.cache.add() for name in runs}
+    start = len(ids) - decode
+    try:
+        for piece in (ids[:start], *([token] for token in ids[start:])):
+            found = {
+                name: engine.extend([sequences[name]], [piece], run)[0]
+                for name, run in runs.items()
+            }
+            for name in ("traced", "compiled"):
+                _assert_bits(f"{name} step of {len(piece)}", found[name], found["eager"])
+        if compiled.state.name != "Compiled":
+            raise AssertionError("compile: the forward pass was served eagerly")
+    finally:
+        for sequence in sequences.values():
+            engine.cache.free(sequence)
 
 
 def check_same_bits(engine: Any, ids: Sequence[int], chunks: Sequence[int] = (1, 5, 64)) -> None:

@@ -20,6 +20,7 @@ from clika_runtime.testing.families import (
     check_batch,
     check_cache_edits,
     check_same_bits,
+    check_traced_steps,
     relative_error,
 )
 from tests.families.conftest import MakeEngine, engine_over
@@ -231,6 +232,7 @@ def test_chunks_and_batches_leave_no_trace(
 ) -> None:
     engine = make_engine(tiny_of("plain").folder, dtype=dtype)
     check_same_bits(engine, tiny.ids(LENGTH))
+    check_traced_steps(engine, tiny.ids(LENGTH))
 
 
 @pytest.mark.parametrize("mode", ["exact", "fast"])

@@ -18,6 +18,7 @@ from clika_runtime.testing.families import (
     check_batch,
     check_cache_edits,
     check_same_bits,
+    check_traced_steps,
     relative_error,
 )
 from tests.families.conftest import MakeEngine, engine_over
@@ -80,6 +81,7 @@ def test_chunks_batches_and_edits_leave_no_trace(
 ) -> None:
     engine = make_engine(tiny_of(variant).folder)
     check_same_bits(engine, tiny.ids(LENGTH))
+    check_traced_steps(engine, tiny.ids(LENGTH))
     check_cache_edits(engine, tiny.ids(54))
 
 
