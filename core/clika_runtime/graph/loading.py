@@ -141,7 +141,10 @@ class _Reader:
         if type(name) is not str or len(name) > 64:
             self.refuse(where, f"expected the name of a device, found {_shown(name)}")
         try:
-            return Device(name)
+            device = Device(name)
+            if device_number(device) >= 0:
+                return device
+            self.refuse(where, f"a graph does not run on device {_shown(name)}")
         except ClikaRTError:
             raise
         except (TypeError, ValueError) as error:
@@ -451,12 +454,10 @@ class _Graph:
             and type(self.datas[roots[at]].get("tensor")) is str
         }  # fmt: skip
         for at, (dtype, scheme, device, shape, alias, write) in enumerate(self.metas):
-            data, label = self.datas[at], self.labels[at]
+            data = self.datas[at]
             if data is None:
                 shared = self.ids[alias] if alias >= 0 else -1
-                self.ids.append(
-                    graph.add_value(dtype.code, scheme, device, shape, shared, write, label)
-                )
+                self.ids.append(graph.add_value(dtype.code, scheme, device, shape, shared, write))
                 continue
             where = f"{self.where}.values[{at}]"
             key = data.get("tensor")
@@ -468,8 +469,15 @@ class _Graph:
             value = graph._tracer.captured(tensor)
             if value < count:  # one of another name shows the same
                 value = graph._add_constant(tensor, value)
-            graph.name_value(value, label)
             self.ids.append(value)
+        # The names that the graph gave its constants make room first.
+        named = [
+            (value, label) for value, label in zip(self.ids, self.labels, strict=True) if label
+        ]
+        for value, _ in named:
+            graph.name_value(value, "")
+        for value, label in named:
+            graph.name_value(value, label)
 
     # ---------------------------------------------------------- nodes
     def read_node(self, at: int, entry: Any) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ from .._native._core import (
     Port,
     Stream,
     SymInt,
+    device_number,
     device_scope,
     plain_op,
     tracing_scope,
@@ -241,7 +242,12 @@ class _Lowering:
         """The device of a value, unless the graph is placed as a whole."""
         from .model_graph import _device
 
-        return self.device if self.device is not None else _device(number)
+        found = self.device if self.device is not None else _device(number)
+        if device_number(found) < 0:
+            raise InvalidArgumentError(
+                f"finalize: a graph does not run on device {found}; name another one with to()"
+            )
+        return found
 
     def constant(self, value: int) -> Any:
         tensor = self.graph._constants[value]

@@ -407,6 +407,8 @@ def _loop(graph: Any) -> Any:
         (_set("graph values 0 alias", 5), "no earlier value"),
         (_set("graph values 0 scheme", 4711), "no scheme number"),
         (_set("graph values 0 device", "tpu:x"), "tpu"),
+        (_set("graph values 0 device", "meta"), "does not run on device"),
+        (_set("graph placed", "meta"), "does not run on device"),
         (_set("graph nodes -1 inputs 0", 10**6), "expected an index below"),
         (_set("graph nodes -1 inputs 0", -2), "expected an index below"),
         (_set("graph nodes -1 name", "x"), "is taken"),
@@ -437,6 +439,16 @@ def test_what_is_wrong_is_named(saved: Path, change: Any, message: str) -> None:
     with pytest.raises(crt.ClikaRTError, match=message) as failure:
         ModelGraph.load(saved)
     assert failure.value.code_name in ("MALFORMED_FILE", "INVALID_ARGUMENT", "NOT_FOUND")
+
+
+def test_a_graph_on_device_meta_does_not_run() -> None:
+    spec = TensorSpec("x", crt.float32, [2])
+    graph = crt.trace(lambda x: [crt.relu(x[0])], [spec], device="meta").graph
+    with pytest.raises(crt.InvalidArgumentError, match="does not run on device meta"):
+        graph.finalize()
+    graph.to("cpu")
+    graph.finalize()
+    assert graph.run([crt.ones(2)])[0].tolist() == [1.0, 1.0]
 
 
 def test_newer_versions_and_unknown_operators(saved: Path) -> None:
