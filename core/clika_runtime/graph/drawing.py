@@ -2,7 +2,8 @@
 
 The drawing is laid out in layers from top to bottom: a node lies below what it reads (longest path,
 inputs next to their first reader), and within a layer near the middle of its neighbours (Sugiyama,
-Tagawa and Toda, 1981: the barycentre method, here without the points that bend long edges).
+Tagawa and Toda, 1981: the barycentre method, here with one straight lane for an edge that
+passes layers).
 """
 
 from __future__ import annotations
@@ -138,6 +139,7 @@ class _Sheet:
     name: str
     items: list[_Item] = field(default_factory=list)
     edges: list[tuple[int, int, str]] = field(default_factory=list)
+    lanes: dict[int, float] = field(default_factory=dict)  # edges past layers: where they go down
     width: float = 0.0
     height: float = 0.0
 
@@ -289,14 +291,19 @@ def _arrange(sheet: _Sheet) -> None:
         layers[item.layer].append(at)
     _order(items, layers)
     _place(items, layers)
-    left = min((item.x for item in items), default=0.0)
+    for at, (source, target, _) in enumerate(sheet.edges):
+        if items[target].layer - items[source].layer > 1:
+            sheet.lanes[at] = _lane(items, layers, items[source], items[target])
+    left = min((*(item.x for item in items), *sheet.lanes.values()), default=0.0)
+    sheet.lanes = {at: x + 2 * _MARGIN - left for at, x in sheet.lanes.items()}
     top = _LINE + 2 * _MARGIN
     for layer in layers:
         for at in layer:
             items[at].x += 2 * _MARGIN - left
             items[at].y = top
         top += max((items[at].height for at in layer), default=0.0) + _LAYER
-    sheet.width = max((item.x + item.width for item in items), default=0.0) + 2 * _MARGIN
+    right = max((*(item.x + item.width for item in items), *sheet.lanes.values()), default=0.0)
+    sheet.width = right + 2 * _MARGIN
     sheet.width = max(sheet.width, len(_cut(sheet.name)) * _LETTER + 2 * _MARGIN)
     sheet.height = top - _LAYER + 2 * _MARGIN
 
@@ -330,6 +337,21 @@ def _place(items: list[_Item], layers: list[list[int]]) -> None:
             items[at].x -= shift
 
 
+def _lane(items: list[_Item], layers: list[list[int]], source: _Item, target: _Item) -> float:
+    """Where an edge passes the layers between its ends: beside the nodes that are in its way."""
+    low = high = (source.x + source.width / 2 + target.x + target.width / 2) / 2
+    between = [items[at] for layer in layers[source.layer + 1 : target.layer] for at in layer]
+    for _ in range(3):  # what is in the way grows with what it meets
+        met = (low, high)
+        for item in between:
+            if item.x < high + _GAP / 2 and item.x + item.width > low - _GAP / 2:
+                low, high = min(low, item.x), max(high, item.x + item.width)
+        if met == (low, high):
+            break
+    middle = target.x + target.width / 2
+    return low - _GAP / 2 if middle - low < high - middle else high + _GAP / 2
+
+
 def _svg_sheet(sheet: _Sheet, left: float, top: float, parts: list[str]) -> None:
     items = sheet.items
     parts.append(
@@ -337,18 +359,26 @@ def _svg_sheet(sheet: _Sheet, left: float, top: float, parts: list[str]) -> None
         f"{_plain(_cut(sheet.name))}</text>"
     )
     labels = []
-    for source, target, label in sheet.edges:
+    for at, (source, target, label) in enumerate(sheet.edges):
         one, two = items[source], items[target]
         x1, y1 = left + one.x + one.width / 2, top + one.y + one.height
         reads = two.above
         share = (reads.index(source) + 1) / (len(reads) + 1)
         x2, y2 = left + two.x + two.width * share, top + two.y
-        bend = (y2 - y1) / 2
-        aside = 0.0 if two.layer - one.layer == 1 else 30.0 + 4.0 * (two.layer - one.layer)
-        middle = (x1 + x2) / 2 + aside * 0.75
+        bend = min(y2 - y1, _LAYER) / 2
+        path = f"M{x1:.0f} {y1:.0f}"
+        middle = (x1 + x2) / 2
+        if at in sheet.lanes:
+            middle = left + sheet.lanes[at]
+            down, up = y1 + 2 * bend, y2 - 2 * bend
+            path += (
+                f"C{x1:.0f} {y1 + bend:.0f} {middle:.0f} {y1 + bend:.0f} {middle:.0f} {down:.0f}"
+            )
+            path += f"L{middle:.0f} {up:.0f}C{middle:.0f} {up + bend:.0f} {x2:.0f} {up + bend:.0f}"
+        else:
+            path += f"C{x1:.0f} {y1 + bend:.0f} {x2:.0f} {y2 - bend:.0f}"
         parts.append(
-            f'<path d="M{x1:.0f} {y1:.0f}C{x1 + aside:.0f} {y1 + bend:.0f} {x2 + aside:.0f} '
-            f'{y2 - bend:.0f} {x2:.0f} {y2:.0f}" fill="none" stroke="#666" '
+            f'<path d="{path} {x2:.0f} {y2:.0f}" fill="none" stroke="#666" '
             'marker-end="url(#arrow)"/>'
         )
         labels.append(

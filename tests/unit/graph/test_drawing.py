@@ -94,6 +94,23 @@ def test_boxes_do_not_overlap_and_lie_in_the_picture(tmp_path: Path) -> None:
                 assert apart, seed
 
 
+def test_edges_pass_beside_the_nodes_between(tmp_path: Path) -> None:
+    """A residual's edge runs beside the chain that it skips."""
+
+    def fn(x: Any) -> Any:
+        y = x
+        for _ in range(4):
+            y = crt.tanh(y)
+        return x + y
+
+    root = picture(trace(fn, draw(1, 2)), tmp_path)
+    paths = [path.get("d") for path in root.iter(f"{SVG}path")]
+    (lane,) = [re.findall(r"L(\d+)", path)[0] for path in paths if "L" in path and "z" not in path]
+    chain = boxes(root)[1:5]
+    assert all(not x <= float(lane) <= x + w for x, _, w, _ in chain)
+    assert 0 <= float(lane) <= float(root.get("width"))
+
+
 def test_subgraphs_are_boxes_in_their_node(tmp_path: Path) -> None:
     def fn(x: Any) -> Any:
         (y,) = cond(x.sum() > 0, lambda a: a * 2.0, lambda a: -a, [x])
