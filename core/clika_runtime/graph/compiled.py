@@ -154,6 +154,12 @@ class CompiledFunction(Generic[P, R]):
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         if any(tensor.is_traced for tensor in tensors):
             return self._target(*args, **kwargs)
+        if not all(tensor.is_contiguous() for tensor in tensors):
+            if self._fullgraph:
+                raise InvalidArgumentError(
+                    "compile: a graph takes contiguous inputs; pass x.contiguous()"
+                )
+            return self._target(*args, **kwargs)
         key = (structure, tuple(_guard(leaf) for leaf in leaves), self._module_guard())
         try:
             capture = self._captures.get(key)
@@ -389,8 +395,9 @@ def compile(
     (on by default) runs `ModelGraph.optimize` on the capture, ``specialize`` fixes it to its
     shapes, ``place`` is the device that it serves on.
 
-    What cannot be recorded, such as a branch on a tensor's value, is served eagerly from then on;
-    ``fullgraph`` makes that a `ClikaRTError`.
+    What cannot be recorded, such as a branch on a tensor's value, is served eagerly from then on,
+    and so is every call with a tensor that is not contiguous; ``fullgraph`` makes that a
+    `ClikaRTError`.
 
     >>> import clika_runtime as crt
     >>> double = crt.compile(lambda x: x + x)
@@ -417,4 +424,6 @@ def _guard(leaf: Any, by_identity: bool = False) -> Any:
     """What of a leaf a capture depends on, besides shapes."""
     if isinstance(leaf, Tensor):
         return (leaf.dtype, leaf.device, len(leaf.shape), leaf.scheme)
+    if isinstance(leaf, float):
+        return (type(leaf), leaf.hex())  # 0.0 is not -0.0, and a NaN is itself
     return (type(leaf), id(leaf) if by_identity else leaf)

@@ -82,6 +82,21 @@ def _outer(operands: Sequence[Any]) -> ModelGraph | None:
     return graph
 
 
+def _scalar(what: str, value: Any, python: type, dtype: Any) -> Any:
+    """A number or a tensor that has to be one value of ``dtype``, as a tensor."""
+    if isinstance(value, python):
+        return ops.full((), value, dtype=dtype)
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"{what} must be a tensor or a {python.__name__}, got {type(value).__name__}"
+        )
+    if value.dtype != dtype or len(value.shape):
+        raise InvalidArgumentError(
+            f"{what} must be one {dtype.name}, got {value.dtype.name} of shape {list(value.shape)}"
+        )
+    return value
+
+
 def _like(graph: ModelGraph, tensor: Any) -> tuple[Any, ...]:
     meta = graph.meta(graph._tracer.value(tensor))
     return (meta[0], meta[3], meta[2])
@@ -163,13 +178,10 @@ def cond(
     >>> crt.graph.cond(x.sum() > 0, lambda a: a * 2.0, lambda a: -a, [x])[0].tolist()
     [2.0, 4.0]
     """
+    pred = _scalar("cond: pred", pred, bool, dtypes.bool)
     graph = _outer([pred, *operands])
     if graph is None:
         return _listed((then_fn if pred.item() else else_fn)(*operands), "cond")
-    if pred.dtype != dtypes.bool or len(pred.shape):
-        raise InvalidArgumentError(
-            f"cond: pred must be one bool, got {pred.dtype} of shape {list(pred.shape)}"
-        )
     bodies, found = [], []
     for name, fn in (("then", then_fn), ("else", else_fn)):
         body = _Body(graph, f"{graph.name}.{name}")
@@ -207,8 +219,14 @@ def loop(
     >>> total.item(), seen.tolist()
     (3, [0, 0, 1])
     """
-    if isinstance(cond, bool):
-        cond = ops.full((), cond, dtype=dtypes.bool)
+    if cond is not None:
+        cond = _scalar("loop: cond", cond, bool, dtypes.bool)
+    if isinstance(trips, int):
+        trips = int(trips)
+        if trips >= 1 << 63:
+            raise InvalidArgumentError(f"loop: trips must be less than 2**63, got {trips}")
+    elif trips is not None:
+        trips = _scalar("loop: trips", trips, int, dtypes.int64)
     graph = _outer([trips, cond, *carried])
     if graph is None:
         return _eager_loop(trips, cond, body_fn, carried)
@@ -236,9 +254,9 @@ def loop(
             "loop: stacked results in a trace need an int for trips: their size is not known "
             "before the run otherwise"
         )
-    count = int(trips) if isinstance(trips, int) else 0
+    count = max(trips, 0) if isinstance(trips, int) else 0
     results = [*wanted, *((dtype, (count, *shape), device) for dtype, shape, device in stacked)]
-    limit = ops.full((), trips, dtype=dtypes.int64) if isinstance(trips, int) else trips
+    limit = ops.full((), max(trips, 0), dtype=dtypes.int64) if isinstance(trips, int) else trips
     return _node(
         graph, LOOP, [limit, cond, *carried], [body], results, carried=len(carried), scanned=0
     )
@@ -299,23 +317,34 @@ def _eager_loop(
 ) -> list[Any]:
     state = list(carried)
     stacked: list[list[Any]] = []
-    limit = None if trips is None else int(trips.item() if isinstance(trips, Tensor) else trips)
+    limit = trips.item() if isinstance(trips, Tensor) else trips
     go = going if going is not None else ops.full((), True, dtype=dtypes.bool)
     done = 0
     while (limit is None or done < limit) and go.item():
         found = _listed(body_fn(ops.full((), done, dtype=dtypes.int64), go, *state), "loop")
+        _check_count("loop", found, 1 + len(state), stacked)
         go, state = found[0], found[1 : 1 + len(state)]
         stacked.append(found[1 + len(state) :])
         done += 1
     return [*state, *(ops.stack(list(items)) for items in zip(*stacked, strict=True))]
 
 
+def _check_count(call: str, found: list[Any], least: int, stacked: list[list[Any]]) -> None:
+    """Every iteration gives all that is carried, and as many results as the first did."""
+    wanted = least + len(stacked[0]) if stacked else least
+    if len(found) < least or stacked and len(found) != wanted:
+        raise InvalidArgumentError(
+            f"{call}: the body gave {len(found)} tensors where it has to give {wanted}"
+        )
+
+
 def _eager_scan(
     body_fn: Callable[..., Any], state: list[Any], scanned: Sequence[Any], count: int
 ) -> list[Any]:
-    stacked = []
+    stacked: list[list[Any]] = []
     for at in range(count):
         found = _listed(body_fn(*state, *(item[at] for item in scanned)), "scan")
+        _check_count("scan", found, len(state), stacked)
         state = found[: len(state)]
         stacked.append(found[len(state) :])
     return [*state, *(ops.stack(list(items)) for items in zip(*stacked, strict=True))]

@@ -223,7 +223,7 @@ class Edits(_Base):
                     taken += 1
                     label = f"{base}_{taken}"
             names.append(label)
-        spec = TensorSpec(spec.name, spec.dtype, spec.dims, spec.optional, dim_names=names)
+        spec = TensorSpec.exact(spec.name, spec.dtype, spec.dims, names)
         with self._undoing():
             value = self._add_input(spec)
         found: Node = self.node_view(self.producer_id(value)[0])

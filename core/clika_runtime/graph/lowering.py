@@ -283,7 +283,7 @@ class _Lowering:
                     begin = self.recorder.node_count()
                     self.node(node)
                     spans[node] = (begin, self.recorder.node_count())
-        plan = self.recorder.compile([self.of(value) for _, value in graph.output_list()])
+        plan = self.recorder.compile([self.returned(value) for _, value in graph.output_list()])
         return Program(graph, plan, names, devices, spans)
 
     def keep(self, states: list[int]) -> None:
@@ -301,6 +301,14 @@ class _Lowering:
         found = self.values.get(value)
         if found is None:
             found = self.values[value] = self.constant(value)
+        return found
+
+    def returned(self, value: int) -> Any:
+        """A value as an output. What was computed here, once, each run gives bytes of its own."""
+        found = self.of(value)
+        if not found.is_traced and self.graph.root_id(value) not in self.graph._constants:
+            found = self.recorder.apply(plain_op("copy"), [self.traced(found)])
+            self.values[value] = found
         return found
 
     def node(self, node: int) -> None:

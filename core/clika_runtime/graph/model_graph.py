@@ -43,6 +43,8 @@ class ModelGraph(
     """
 
     def __init__(self, name: str = "graph") -> None:
+        if hasattr(self, "_tracer"):
+            raise TypeError("ModelGraph: the graph is made; make another one")
         super().__init__()
         self.name = name
         self._tracer: Any = Tracer(self)
@@ -127,11 +129,11 @@ class ModelGraph(
     def _spec(self, value: int) -> TensorSpec:
         dtype, _, _, _, _, _ = self.meta(value)
         dims = self._shape(value)
-        return TensorSpec(
+        return TensorSpec.exact(
             self.value_name(value),
             _DTYPES[dtype],
             [-1 if isinstance(size, SymInt) else size for size in dims],
-            dim_names=[repr(size) if isinstance(size, SymInt) else None for size in dims],
+            [repr(size) if isinstance(size, SymInt) else None for size in dims],
         )
 
     # ---------------------------------------------------------- what the tracer asks

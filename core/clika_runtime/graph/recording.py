@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .. import pytree
@@ -12,7 +13,7 @@ from .model_graph import ModelGraph
 from .spec import TensorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
 
 class TracedGraph:
@@ -91,6 +92,11 @@ def trace(
     """
     if (signature is None) == (example_inputs is None):
         raise TypeError("trace: give the signature or example_inputs, and not both")
+    _check_mapping("dynamic_axes", dynamic_axes)
+    _check_mapping("dim_bounds", dim_bounds)
+    for size, bounds in (dim_bounds or {}).items():
+        if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
+            raise TypeError(f"trace: dim_bounds['{size}'] must be (least, largest), got {bounds!r}")
     graph = ModelGraph(graph_name or str(getattr(fn, "__name__", type(fn).__name__)))
     tracer = graph._tracer
     if signature is not None:
@@ -152,11 +158,18 @@ def _names(given: Sequence[str], count: int) -> list[str]:
 
 
 def _unique(what: str, names: Sequence[str]) -> None:
+    known: set[str] = set()
     for name in names:
         if not isinstance(name, str) or not name:
             raise TypeError(f"trace: an {what} name must be a non-empty string, got {name!r}")
-        if list(names).count(name) > 1:
+        if name in known:
             raise InvalidArgumentError(f"trace: two {what}s have the name '{name}'")
+        known.add(name)
+
+
+def _check_mapping(what: str, given: Any) -> None:
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError(f"trace: {what} must be a mapping, got {type(given).__name__}")
 
 
 def _stand_ins(
@@ -177,6 +190,11 @@ def _stand_ins(
         else default_names(fn, [path for path, _ in tensors])
     )
     _unique("input", names)
+    for name in dynamic_axes:
+        if name not in names:
+            raise InvalidArgumentError(
+                f"trace: dynamic_axes names {name!r}, and the inputs are {names}"
+            )
     leaves = []
     waiting = iter(names)
     for _, leaf in pairs:
@@ -193,13 +211,24 @@ def _stand_ins(
 
 def _spec_of(name: str, tensor: Tensor, axes: Any) -> TensorSpec:
     """The spec of an example, with ``axes`` dynamic."""
-    labels = dict(axes) if isinstance(axes, dict) else dict.fromkeys(axes)
-    labels = {axis % len(tensor.shape): label for axis, label in labels.items()}
-    return TensorSpec(
+    rank = len(tensor.shape)
+    if not isinstance(axes, (Mapping, list, tuple, set, frozenset, range)):
+        raise TypeError(
+            f"trace: dynamic_axes['{name}'] must be a list of axes or a dict from axis to name, "
+            f"got {axes!r}"
+        )
+    labels: dict[int, Any] = {}
+    for axis in axes:
+        if not isinstance(axis, int) or not -rank <= axis < rank:
+            raise InvalidArgumentError(
+                f"trace: dynamic_axes['{name}'] has the axis {axis!r}; the input has rank {rank}"
+            )
+        labels[axis % rank] = axes[axis] if isinstance(axes, Mapping) else None
+    return TensorSpec.exact(
         name,
         tensor.dtype,
         [-1 if axis in labels else size for axis, size in enumerate(tensor.shape)],
-        dim_names=[labels.get(axis) for axis in range(len(tensor.shape))],
+        [labels.get(axis) for axis in range(rank)],
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
@@ -39,7 +40,7 @@ class TensorSpec:
             raise TypeError(f"TensorSpec: name must be a non-empty string, got {name!r}")
         if not isinstance(dtype, dtypes.dtype):
             raise TypeError(f"TensorSpec: dtype must be a dtype, got {dtype!r}")
-        sizes = tuple(int(size.__index__()) for size in dims)
+        sizes = tuple(_whole(name, size) for size in dims)
         if len(sizes) > 8:
             raise InvalidArgumentError(
                 f"TensorSpec: '{name}' has {len(sizes)} dims; 8 is the limit"
@@ -49,6 +50,9 @@ class TensorSpec:
             raise InvalidArgumentError(
                 f"TensorSpec: '{name}' has {len(sizes)} dims and {len(names)} dim_names"
             )
+        for label in names:
+            if label is not None and not isinstance(label, str):
+                raise TypeError(f"TensorSpec: a dim name of '{name}' must be a str, got {label!r}")
         self.name = name
         self.dtype = dtype
         self.dims = tuple(size if size > 0 else -1 for size in sizes)
@@ -56,6 +60,17 @@ class TensorSpec:
         self.dim_names = tuple(
             label if size < 0 else None for label, size in zip(names, self.dims, strict=True)
         )
+
+    @classmethod
+    def exact(
+        cls, name: str, dtype: Any, dims: Sequence[int], dim_names: Sequence[str | None]
+    ) -> TensorSpec:
+        """The spec of a tensor that is there: only a negative dim is dynamic, 0 is a size."""
+        spec = cls(name, dtype, dims, dim_names=dim_names)
+        spec.dims = tuple(
+            0 if size == 0 else own for size, own in zip(dims, spec.dims, strict=True)
+        )
+        return spec
 
     def symbol_name(self, dim: int) -> str:
         """The name that the size of a dynamic dim has."""
@@ -68,7 +83,7 @@ class TensorSpec:
         the largest size by name, where they are known."""
         found: list[Any] = []
         for dim, size in enumerate(self.dims):
-            if size > 0:
+            if size >= 0:
                 found.append(size)
                 continue
             name, plus, more = self.symbol_name(dim).partition("+")
@@ -78,7 +93,8 @@ class TensorSpec:
                     f"TensorSpec: the dim name {self.dim_names[dim]!r} of '{self.name}' must be a "
                     "name, or a name + a number"
                 )
-            symbol = tracer.symbol(name, *(bounds or {}).get(name, DYNAMIC))
+            least, most = (bounds or {}).get(name, DYNAMIC)
+            symbol = tracer.symbol(name, least, most)
             found.append(symbol + int(more) if plus else symbol)
         return found
 
@@ -94,3 +110,10 @@ class TensorSpec:
         named = f", dim_names={list(self.dim_names)}" if any(self.dim_names) else ""
         optional = ", optional=True" if self.optional else ""
         return f"TensorSpec({self.name!r}, {self.dtype}, {list(self.dims)}{optional}{named})"
+
+
+def _whole(name: str, size: Any) -> int:
+    try:
+        return operator.index(size)
+    except TypeError:
+        raise TypeError(f"TensorSpec: a dim of '{name}' must be an int, got {size!r}") from None

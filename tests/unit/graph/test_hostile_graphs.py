@@ -1,0 +1,221 @@
+"""Misuse of graphs: a clear error or the result of eager execution, never a crash, a hang or an
+error of the inside. Eager execution is the oracle, and results are equal to the bit."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+
+import clika_runtime as crt
+from clika_runtime.errors import InvalidArgumentError
+from clika_runtime.graph import ModelGraph, TensorSpec, cond, loop, scan
+
+
+def spec(name="x", dims=(2, 3), **more):
+    return TensorSpec(name, crt.float32, dims, **more)
+
+
+def finalized(fn, *specs, optimize=True):
+    graph = crt.trace(fn, list(specs or [spec()])).graph
+    if optimize:
+        graph.optimize()
+    graph.finalize()
+    return graph
+
+
+# ------------------------------------------------------------------ what describes inputs
+@pytest.mark.parametrize("dims", [[2.5], ["a"], "ab", [[1]], [None], [math.nan]])
+def test_a_dim_is_an_int(dims) -> None:
+    with pytest.raises(TypeError, match="a dim of 'x' must be an int"):
+        spec(dims=dims)
+
+
+def test_a_dim_name_is_a_text() -> None:
+    with pytest.raises(TypeError, match="a dim name of 'x' must be a str, got 1"):
+        spec(dims=[-1, -1], dim_names=[1, 2])
+    with pytest.raises(TypeError, match="must be a str, got 5"):
+        crt.trace(crt.relu, example_inputs=(crt.ones(2),), dynamic_axes={"input": {0: 5}})
+
+
+@pytest.mark.parametrize(
+    ("axes", "error"),
+    [
+        (5, TypeError),
+        ([("input", [0])], TypeError),
+        ({"input": 0}, TypeError),
+        ({"input": {"a": "n"}}, InvalidArgumentError),
+        ({"input": [2]}, InvalidArgumentError),
+        ({"input": [-3]}, InvalidArgumentError),
+        ({"nobody": [0]}, InvalidArgumentError),
+    ],
+)
+def test_dynamic_axes_name_axes_of_inputs(axes, error) -> None:
+    def call() -> None:
+        crt.trace(
+            crt.relu, example_inputs=(crt.ones(2, 3),), input_names=["input"], dynamic_axes=axes
+        )
+
+    with pytest.raises(error, match="dynamic_axes"):
+        call()
+
+
+@pytest.mark.parametrize("bounds", [5, {"n": 5}, {"n": (1,)}, {"n": None}])
+def test_bounds_are_pairs(bounds) -> None:
+    with pytest.raises(TypeError, match="dim_bounds"):
+        crt.trace(crt.relu, example_inputs=(crt.ones(2),), dim_bounds=bounds)
+
+
+def test_many_names_are_compared_in_linear_time() -> None:
+    begin = time.perf_counter()
+    graph = crt.trace(lambda given: [given[0]] * 20_000, [spec()]).graph
+    assert len(graph.output_names()) == 20_000
+    assert time.perf_counter() - begin < 2  # 0.1 s; 4 s where every name is sought in all
+
+
+def test_a_graph_is_made_once() -> None:
+    graph = finalized(lambda given: [crt.relu(given[0])])
+    with pytest.raises(TypeError, match="make another one"):
+        ModelGraph.__init__(graph, "again")
+    assert graph.run([crt.ones(2, 3)])[0].tolist() == [[1.0] * 3] * 2
+
+
+# ------------------------------------------------------------------ sizes of zero
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 0, 3)])
+def test_an_example_of_no_elements_is_no_dynamic_one(shape) -> None:
+    graph = crt.trace(lambda x: x * crt.ones(*shape), example_inputs=(crt.ones(*shape),)).graph
+    assert graph.inputs()[0][2] == list(shape) and graph.outputs()[0][2] == list(shape)
+    graph.finalize()
+    assert graph.run([crt.ones(*shape)])[0].shape == shape
+    step = crt.compile(lambda x: x * 2 + 1, fullgraph=True)
+    assert [step(crt.ones(*shape)).shape for _ in range(3)] == [shape] * 3
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_sizes_that_drift_to_zero(dynamic) -> None:
+    step = crt.compile(lambda x: (x * 2, x.sum()), fullgraph=True, dynamic=dynamic)
+    for size in (3, 3, 4, 0, 0, 5, 1, 0):
+        doubled, total = step(crt.ones(size))
+        assert doubled.tolist() == [2.0] * size and total.item() == size
+
+
+# ------------------------------------------------------------------ compile
+def test_signs_of_zero_are_different_statics() -> None:
+    step = crt.compile(lambda x, k: x / k)
+    for k in (0.0, -0.0, 0.0, -0.0):
+        assert step(crt.ones(1), k).item() == math.copysign(math.inf, k)
+    assert step.recapture_count == 1
+    for _ in range(3):
+        assert math.isnan(step(crt.ones(1), float("nan")).item())
+    assert step.recapture_count == 2
+
+
+def test_inputs_that_are_not_contiguous() -> None:
+    step = crt.compile(lambda x: x.add_(1))
+    for _ in range(3):
+        x = crt.zeros(2, 3)
+        step(x.T)
+        step(x)
+        assert x.tolist() == [[2.0] * 3] * 2
+    full = crt.compile(lambda x: x + 1, fullgraph=True)
+    for _ in range(2):
+        with pytest.raises(InvalidArgumentError, match="contiguous"):
+            full(crt.zeros(2, 3).T)
+
+
+# ------------------------------------------------------------------ outputs that no input enters
+@pytest.mark.parametrize("optimize", [False, True])
+def test_what_finalize_computed_cannot_be_changed_through_an_output(optimize) -> None:
+    k = crt.ones(2)
+    graph = finalized(
+        lambda given: [k * 2.0, crt.ones(2), crt.arange(4).reshape(2, 2)[1], given[0]],
+        optimize=optimize,
+    )
+    for _ in range(3):
+        found = graph.run([crt.zeros(2, 3)])
+        assert [x.tolist() for x in found[:3]] == [[2.0, 2.0], [1.0, 1.0], [2, 3]]
+        for x in found:
+            x.add_(5)
+    step = crt.compile(lambda x: (crt.ones(2), x))
+    for _ in range(4):
+        ones = step(crt.zeros(1))[0]
+        assert ones.tolist() == [1.0, 1.0]
+        ones.add_(1)
+
+
+# ------------------------------------------------------------------ cond, loop, scan
+def everywhere(call):
+    """A call eagerly, and in a trace."""
+    yield lambda: call(crt.ones(2, 3))
+    yield lambda: crt.trace(lambda given: call(given[0]), [spec()])
+
+
+@pytest.mark.parametrize(
+    ("pred", "error"),
+    [
+        (None, TypeError),
+        (5, TypeError),
+        ("x", TypeError),
+        (crt.ones(2) > 0, InvalidArgumentError),
+        (crt.ones(0) > 0, InvalidArgumentError),
+        (crt.tensor(1), InvalidArgumentError),
+    ],
+)
+def test_a_condition_is_one_bool(pred, error) -> None:
+    for call in everywhere(lambda x: cond(pred, lambda a: a, lambda a: -a, [x])):
+        with pytest.raises(error, match="cond: pred must be"):
+            call()
+    for call in everywhere(lambda x: loop(1, 5, lambda i, go, a: (go, a), [x])):
+        with pytest.raises(TypeError, match="loop: cond must be"):
+            call()
+
+
+def test_a_condition_may_be_a_bool_of_python() -> None:
+    for pred in (True, False):
+        want = cond(pred, lambda a: a + 1, lambda a: a, [crt.ones(2, 3)])[0].tolist()
+        graph = finalized(lambda g, p=pred: cond(p, lambda a: a + 1, lambda a: a, [g[0]]))
+        assert graph.run([crt.ones(2, 3)])[0].tolist() == want == [[1.0 + pred] * 3] * 2
+
+
+@pytest.mark.parametrize(
+    ("trips", "error"),
+    [
+        ("x", TypeError),
+        (1.5, TypeError),
+        (1 << 63, InvalidArgumentError),
+        (crt.tensor(2.0), InvalidArgumentError),
+        (crt.ones(2, dtype=crt.int64), InvalidArgumentError),
+        (crt.tensor(2, dtype=crt.int32), InvalidArgumentError),
+    ],
+)
+def test_trips_are_a_whole_number(trips, error) -> None:
+    for call in everywhere(lambda x: loop(trips, None, lambda i, go, a: (go, a), [x])):
+        with pytest.raises(error, match="loop: trips must be"):
+            call()
+
+
+def test_fewer_than_no_trips() -> None:
+    for trips in (-1, 0, -(1 << 70)):
+        for call in (
+            lambda x, n=trips: loop(n, None, lambda i, go, a: (go, a + 1), [x]),
+            lambda x, n=trips: finalized(
+                lambda g: loop(n, None, lambda i, go, a: (go, a + 1), [g[0]])
+            ).run([x]),
+        ):
+            assert call(crt.ones(2, 3))[0].tolist() == [[1.0] * 3] * 2
+
+
+def test_bodies_give_all_that_is_carried() -> None:
+    rows = crt.ones(2, 3)
+    for call in everywhere(lambda x: loop(2, None, lambda i, go, a: (go,), [x])):
+        with pytest.raises(InvalidArgumentError, match="loop: the body"):
+            call()
+    for call in everywhere(lambda x: scan(lambda s, row: (), [crt.zeros(3)], [x])):
+        with pytest.raises(InvalidArgumentError, match="scan: the body"):
+            call()
+    seen: list[int] = []
+    with pytest.raises(
+        InvalidArgumentError, match="the body gave 2 tensors where it has to give 1"
+    ):
+        scan(lambda s, row: (seen.append(1), [s] * len(seen))[1], [crt.zeros(3)], [rows])
