@@ -228,12 +228,15 @@ CLIKA_INLINE vf vexp(vf x) {
   p = fma(p, r, splat(0.166665769f));
   p = fma(p, r, splat(5.0e-1f));
   p = fma(p, r * r, r) + 1.0f;
+#if CLIKA_X86 && CLIKA_LEVEL == 2
+  return static_cast<vf>(_mm512_scalef_ps(static_cast<__m512>(p), static_cast<__m512>(n)));
+#else
   const vi whole = __builtin_convertvector(n, vi);
-  const vi half = whole >> 1;
+  const vi half = whole >> 1;  // 2^128 is no float: two steps, of which the last one rounds
   const vf first = as_float((half + 127) << 23);
   const vf second = as_float((whole - half + 127) << 23);
-  const vf result = p * first * second;
-  return select(x == x, result, x);
+  return p * first * second;  // a NaN came through all of it
+#endif
 }
 // exp(x) for x <= 0, as softmax wants it: 0 below -87, so that no subnormal number (slow) ever appears.
 CLIKA_INLINE vf vexp_negative(vf x) {
