@@ -21,19 +21,34 @@ FOLDER = Path(os.environ.get("CLIKA_ACCEPTANCE_DIR") or "absent").absolute()
 
 #: The pages whose programs run today. A page is added when its programs do.
 PAGES = (
+    "CompiledFunction",
     "coming-from-pytorch",
+    "control-async-execution",
+    "edit-a-graph",
     "first-program-devices-and-async",
+    "first-program-serve-it",
     "first-program-tensors-and-operators",
     "first-program-your-first-pipeline",
     "first-program-your-first-program",
     "handle-errors-by-code",
     "license-the-runtime",
     "load-quantized-weights",
+    "merge-and-split",
+    "optimize-and-finalize",
     "overview",
+    "pytrees",
+    "query-a-graph",
+    "trace-eager-code-to-graphs",
     "use-clikart-from-python",
     "wrap-existing-memory",
     "write-a-custom-operator",
+    "write-a-transform",
 )
+#: Programs of these pages that need what is not there yet: models read from ONNX files.
+NOT_YET = {
+    "optimize-and-finalize/channels_last.py",
+    "query-a-graph/compile_a_model.py",
+}
 #: What a program may lack. Anything else that is missing is a failure.
 MAY_LACK = ("CLIKA_ACCEPT_ACCELERATOR is not 1", "CLIKA_ACCEPT_LICENSE_CHECK is not 1")
 
@@ -117,6 +132,9 @@ def test_page(page: str, tmp_path: Path) -> None:
     programs = json.loads(report.read_text())["programs"]
     assert programs, f"{page} has no programs"
     for program in programs:
+        if program["name"] in NOT_YET:
+            assert program["status"] == "FAIL", f"{program['name']} passes: take it off NOT_YET"
+            continue
         assert program["status"] != "FAIL", done.stdout
         if program["status"] == "SKIP":
             lacking = set(program["reason"].split("; "))
