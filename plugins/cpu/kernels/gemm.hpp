@@ -181,18 +181,32 @@ struct GemmPlan {
   int64_t chunks;
 };
 
+// Tasks of `block_panels` row panels by `chunk` column panels: the split whose slowest worker is done first. A
+// task packs its rows, about as much work as two panels of columns, and streams the columns once: dear for few
+// rows.
 inline GemmPlan plan_gemm(int64_t m, int64_t n, int64_t workers) {
-  GemmPlan p;
-  p.panels = (n + kTileColumns - 1) / kTileColumns;
-  p.row_panels = (m + kTileRows - 1) / kTileRows;
-  const int64_t pieces = workers == 1 ? 1 : 4 * workers;  // so that late workers find something to do
-  p.block_panels = std::min(kBlockPanels, std::max<int64_t>(1, p.row_panels / pieces));
-  if (workers > 1 && p.row_panels < pieces) p.block_panels = std::min(kBlockPanels, p.row_panels);
-  p.blocks = (p.row_panels + p.block_panels - 1) / p.block_panels;
-  p.chunks = std::min(p.panels, std::max<int64_t>(1, workers == 1 ? 1 : 2 * workers / p.blocks));
-  p.chunk = (p.panels + p.chunks - 1) / p.chunks;
-  p.chunks = (p.panels + p.chunk - 1) / p.chunk;
-  return p;
+  GemmPlan best{};
+  best.panels = (n + kTileColumns - 1) / kTileColumns;
+  best.row_panels = (m + kTileRows - 1) / kTileRows;
+  double least = 0.0;
+  for (int64_t rows = std::min(kBlockPanels, best.row_panels); rows >= 1; --rows) {
+    for (int64_t chunks = 1; chunks <= best.panels && chunks <= 4 * workers; chunks *= 2) {
+      GemmPlan p = best;
+      p.block_panels = rows;
+      p.blocks = (p.row_panels + rows - 1) / rows;
+      p.chunk = (p.panels + chunks - 1) / chunks;
+      p.chunks = (p.panels + p.chunk - 1) / p.chunk;
+      const auto height = static_cast<double>(rows);
+      const double task = (height + 0.5) * static_cast<double>(p.chunk) + 2.0 * height;
+      const double time = task * static_cast<double>((p.blocks * p.chunks + workers - 1) / workers);
+      if (least == 0.0 || time < least) {
+        least = time;
+        best = p;
+      }
+    }
+    if (workers == 1) break;  // the most rows at a time
+  }
+  return best;
 }
 
 // What a product of that size needs beside its operands.
