@@ -181,9 +181,9 @@ struct GemmPlan {
   int64_t chunks;
 };
 
-// Tasks of `block_panels` row panels by `chunk` column panels: the split whose slowest worker is done first. A
-// task packs its rows, about as much work as two panels of columns, and streams the columns once: dear for few
-// rows.
+// Tasks of `block_panels` row panels by `chunk` column panels: the split whose slowest worker is done first.
+// A task packs its rows, about as much work as two panels of columns, and streams the columns once: dear for
+// few rows.
 inline GemmPlan plan_gemm(int64_t m, int64_t n, int64_t workers) {
   GemmPlan best{};
   best.panels = (n + kTileColumns - 1) / kTileColumns;
@@ -198,7 +198,8 @@ inline GemmPlan plan_gemm(int64_t m, int64_t n, int64_t workers) {
       p.chunks = (p.panels + p.chunk - 1) / p.chunk;
       const auto height = static_cast<double>(rows);
       const double task = (height + 0.5) * static_cast<double>(p.chunk) + 2.0 * height;
-      const double time = task * static_cast<double>((p.blocks * p.chunks + workers - 1) / workers);
+      const int64_t turns = (p.blocks * p.chunks + workers - 1) / workers;
+      const double time = task * (static_cast<double>(turns) + 0.1);  // a late worker leaves part of a task
       if (least == 0.0 || time < least) {
         least = time;
         best = p;
