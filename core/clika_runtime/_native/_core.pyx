@@ -14,6 +14,7 @@ cdef class Op
 cdef class _GraphScalar
 cdef class Tracer
 
+include "seal.pxi"
 include "support.pxi"
 include "tensor.pxi"
 include "exchange.pxi"

@@ -12,6 +12,8 @@ from libcpp.string cimport string
 from libcpp.utility cimport move
 from libcpp.vector cimport vector
 
+import operator
+
 from .. import errors as _errors
 
 cdef extern from "graph_store/store.hpp" namespace "clika::graph" nogil:
@@ -92,5 +94,6 @@ cdef extern from "graph_store/structure.hpp" namespace "clika::graph" nogil:
         vector[uint8_t] is_input
         vector[uint8_t] returns
 
+include "seal.pxi"
 include "graph_store/views.pxi"
 include "graph_store/queries.pxi"

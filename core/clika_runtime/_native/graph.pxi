@@ -18,6 +18,15 @@ cdef class SymInt:
     def __init__(self, *args, **kwargs):
         raise TypeError("SymInt: make one with GraphRecorder.symbol()")
 
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        raise TypeError("a symbolic size cannot be pickled: it belongs to its recording")
+
     cdef object _other(self, object other):
         if isinstance(other, SymInt):
             if not _same_sizes((<SymInt>other).owner, self.owner):
@@ -31,6 +40,9 @@ cdef class SymInt:
         cdef Recording owner = <Recording>self.owner
         cdef Sizes* sizes = &owner.graph.get().sizes
         cdef int64_t a, b
+        for size in (left, right):
+            if not -_MAX_SIZE <= size <= _MAX_SIZE:
+                raise invalid(f"a symbolic size cannot be combined with {size}: it is no size of 64 bits")
         a, b = left, right
         if kind == 0:
             return owner._wrap(sizes.add(a, b))
@@ -835,3 +847,8 @@ cdef extern from *:
                                                 cbool (*)() noexcept)
 
 set_plan_hooks(_call_from_plan, _poll)
+
+
+clika_seal(SymInt)
+clika_seal(Plan)
+clika_seal(_GraphScalar)

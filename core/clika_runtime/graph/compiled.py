@@ -163,9 +163,13 @@ class CompiledFunction(Generic[P, R]):
         key = (structure, tuple(_guard(leaf) for leaf in leaves), self._module_guard())
         try:
             capture = self._captures.get(key)
-        except TypeError:  # a static value that cannot be compared by hash
-            key = (structure, tuple(_guard(leaf, by_identity=True) for leaf in leaves), key[2])
-            capture = self._captures.get(key)
+        except TypeError as error:  # a static value that changes unseen: a set, an array
+            if self._fullgraph:
+                raise InvalidArgumentError(
+                    f"compile: a capture cannot be told by an argument: {error}; pass a tensor, or "
+                    "a value with a hash"
+                ) from error
+            return self._target(*args, **kwargs)
         if capture is not None and capture.serves(tensors):
             self._current = capture
             return cast(R, capture.run(tensors))
@@ -204,7 +208,8 @@ class CompiledFunction(Generic[P, R]):
         self._captures[key] = capture
         self._captures.move_to_end(key)
         while len(self._captures) > MAX_CAPTURES:
-            self._captures.popitem(last=False)
+            dropped, _ = self._captures.popitem(last=False)
+            self._drifted.pop(dropped, None)
         self._current = capture
         self._state = self.State.Compiled
         return result
@@ -396,8 +401,8 @@ def compile(
     shapes, ``place`` is the device that it serves on.
 
     What cannot be recorded, such as a branch on a tensor's value, is served eagerly from then on,
-    and so is every call with a tensor that is not contiguous; ``fullgraph`` makes that a
-    `ClikaRTError`.
+    and so is every call with a tensor that is not contiguous or a static value without a hash;
+    ``fullgraph`` makes that a `ClikaRTError`.
 
     >>> import clika_runtime as crt
     >>> double = crt.compile(lambda x: x + x)
@@ -420,10 +425,10 @@ def compile(
     return made
 
 
-def _guard(leaf: Any, by_identity: bool = False) -> Any:
+def _guard(leaf: Any) -> Any:
     """What of a leaf a capture depends on, besides shapes."""
     if isinstance(leaf, Tensor):
         return (leaf.dtype, leaf.device, len(leaf.shape), leaf.scheme)
     if isinstance(leaf, float):
         return (type(leaf), leaf.hex())  # 0.0 is not -0.0, and a NaN is itself
-    return (type(leaf), id(leaf) if by_identity else leaf)
+    return (type(leaf), leaf)

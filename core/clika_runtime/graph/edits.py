@@ -601,7 +601,7 @@ class Edits(_Base):
             )
 
     def _is_read(self: Any, value: int) -> bool:
-        return bool(self.use_list(value)) or any(item == value for _, item in self.output_list())
+        return bool(self.use_count(value)) or self.is_output(value)
 
     def _check_unread(self: Any, call: str, node: int, values: Sequence[int]) -> None:
         for value in values:

@@ -141,7 +141,7 @@ class Rewriter:
 
     def is_output(self, value: int) -> bool:
         """Whether the graph returns a value."""
-        return any(item == value for _, item in self.graph.output_list())
+        return self.graph.is_output(value)
 
     def only_use(self, value: int) -> int:
         """The node that has the one read of a value; -1 where there are more, or it is returned."""

@@ -3,9 +3,14 @@ error of the inside. Eager execution is the oracle, and results are equal to the
 
 from __future__ import annotations
 
+import copy
+import gc
 import math
+import pickle
 import time
+import weakref
 
+import numpy as np
 import pytest
 
 import clika_runtime as crt
@@ -72,6 +77,13 @@ def test_many_names_are_compared_in_linear_time() -> None:
     graph = crt.trace(lambda given: [given[0]] * 20_000, [spec()]).graph
     assert len(graph.output_names()) == 20_000
     assert time.perf_counter() - begin < 2  # 0.1 s; 4 s where every name is sought in all
+
+
+def test_many_outputs_are_optimized_in_linear_time() -> None:
+    graph = crt.trace(lambda given: [given[0] + float(n) for n in range(5_000)], [spec()]).graph
+    begin = time.perf_counter()
+    graph.optimize()
+    assert time.perf_counter() - begin < 3  # 0.1 s; 6 s where every value is sought in all outputs
 
 
 def test_a_graph_is_made_once() -> None:
@@ -219,3 +231,119 @@ def test_bodies_give_all_that_is_carried() -> None:
         InvalidArgumentError, match="the body gave 2 tensors where it has to give 1"
     ):
         scan(lambda s, row: (seen.append(1), [s] * len(seen))[1], [crt.zeros(3)], [rows])
+
+
+# ------------------------------------------------------------------ views, numbers, sizes
+def parts():
+    graph = crt.trace(lambda given: [crt.relu(given[0])], [spec(dims=[-1])]).graph
+    node = graph.nodes()[1]
+    return graph, node, node.output(0), graph.edges()[0], node.output(0).shape[0]
+
+
+def test_views_are_made_by_graphs_alone() -> None:
+    graph, node, value, edge, size = parts()
+    graph.finalize()
+    for view in (node, value, edge, size, graph._program.plan):
+        with pytest.raises(TypeError):
+            type(view).__new__(type(view))
+        with pytest.raises(TypeError):
+            type(view)()
+
+
+def test_copies_of_views_are_the_views_and_graphs_have_none() -> None:
+    graph, *views = parts()
+    for view in views:
+        assert copy.copy(view) is view and copy.deepcopy(view) is view
+        with pytest.raises(TypeError, match="cannot be pickled"):
+            pickle.dumps(view)
+    for call in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="save"):
+            call(graph)
+
+
+def test_ports_and_names_are_checked() -> None:
+    graph, node, *_ = parts()
+    for call in (node.input, node.output):
+        assert call(0) is not None and call(1) is call(-1) is call(2**70) is None
+        for port in (1.5, "0", None):
+            with pytest.raises(TypeError):
+                call(port)
+    for call in (graph.node, node.attribute):
+        with pytest.raises(TypeError):
+            call(None)
+
+
+@pytest.mark.parametrize("number", [-1, -(2**31), 99, 2**31 - 1])
+def test_numbers_that_no_node_and_no_value_has(number) -> None:
+    graph, *_ = parts()
+    before = repr(graph)
+    nodes = ("op", "node_name", "ports", "results", "is_alive", "node_view", "drop_node")
+    values = ("meta", "root_id", "value_name", "use_list", "value_view", "drop_value")
+    for name in (*nodes, *values):
+        with pytest.raises(InvalidArgumentError, match="the graph has no"):
+            getattr(graph, name)(number)
+    with pytest.raises(InvalidArgumentError, match="no input port"):
+        graph.set_port(1, number, 0)
+    with pytest.raises(InvalidArgumentError, match="the graph has no"):
+        graph.set_output_list([("y", number)])
+    assert repr(graph) == before
+
+
+def test_sizes_of_more_than_64_bits() -> None:
+    *_, size = parts()
+    for call in (
+        lambda: size + 2**63,
+        lambda: size * 2**70,
+        lambda: 2**63 - size,
+        lambda: size - 2**70,
+        lambda: size // 2**64,
+    ):
+        with pytest.raises(InvalidArgumentError, match="no size of 64 bits"):
+            call()
+    with pytest.raises(InvalidArgumentError, match="no size of 64 bits"):
+        crt.trace(lambda given: given, [spec(dims=[-1], dim_names=["n + 99999999999999999999"])])
+
+
+def test_costs_that_no_float_is_near_to() -> None:
+    graph, *_ = parts()
+    first, last = graph.nodes()
+    for call in (
+        lambda: graph.critical_path(lambda node: 10**400),
+        lambda: graph.shortest_path(first, last, edge_cost=lambda edge: 10**400),
+    ):
+        with pytest.raises(InvalidArgumentError, match="no float is near to"):
+            call()
+
+
+# ------------------------------------------------------------------ statics that change unseen
+def test_statics_without_a_hash_are_never_replayed() -> None:
+    step = crt.compile(lambda x, items: x * float(len(items)))
+    x = crt.ones(1)
+    assert [step(x, set(range(n))).item() for n in (1, 1, 2, 3, 1)] == [1.0, 1.0, 2.0, 3.0, 1.0]
+    items = {0}
+    for n in range(1, 4):
+        assert step(x, items).item() == n
+        items.add(n)
+    array = np.ones(2, np.float32)
+    total = crt.compile(lambda x, rows: x * float(rows.sum()))
+    for n in (1, 1, 5):
+        array[:] = n
+        assert total(x, array).item() == 2.0 * n
+    full = crt.compile(lambda x, items: x * float(len(items)), fullgraph=True)
+    with pytest.raises(InvalidArgumentError, match="unhashable type: 'set'"):
+        full(x, {1})
+
+
+def test_captures_that_are_dropped_let_their_statics_go() -> None:
+    class Static:
+        pass
+
+    step = crt.compile(lambda x, static: x + 1)
+    alive = []
+    for _ in range(30):
+        static = Static()
+        alive.append(weakref.ref(static))
+        step(crt.ones(1), static)
+    del static
+    gc.collect()
+    assert sum(ref() is not None for ref in alive) <= 8  # as many captures are kept

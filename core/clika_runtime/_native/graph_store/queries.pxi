@@ -160,7 +160,11 @@ cdef class _Question:
         answer = self.ask(self.function, at)
         if not hasattr(type(answer), "__float__"):
             raise TypeError(f"{self.call}: {self.name} must return a number, got {type(answer).__name__}")
-        cdef double number = float(answer)
+        cdef double number
+        try:
+            number = float(answer)
+        except OverflowError:
+            raise _invalid(f"{self.call}: {self.name} returned a number that no float is near to") from None
         if not isfinite(number):
             raise _invalid(f"{self.call}: {self.name} returned {number}; a cost is a finite number")
         return number

@@ -16,6 +16,8 @@ cdef object _invalid(str message, str code="INVALID_ARGUMENT"):
 
 
 cdef inline string _text(str text) except *:
+    if text is None:
+        raise TypeError("a name must be a str, got None")
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -40,6 +42,9 @@ cdef class GraphStore:
         self.consumed = False
         self.names = []
 
+    def __reduce__(self):
+        raise TypeError("a graph cannot be copied or pickled: save() writes it to a file, load() reads that")
+
     # ---- reading by number
     @property
     def version(self):
@@ -61,51 +66,68 @@ cdef class GraphStore:
         return self.store.value_by_name(_text(name))
 
     def op(self, int32_t node):
+        _check_node(self, node)
         return _str(self.store.nodes()[node].op)
 
     def node_name(self, int32_t node):
+        _check_node(self, node)
         return _node_name(self, node)
 
     def ports(self, int32_t node):
         """The value of each input port, -1 for an absent one."""
+        _check_node(self, node)
         return tuple(self.store.nodes()[node].inputs)
 
     def results(self, int32_t node):
+        _check_node(self, node)
         return tuple(self.store.nodes()[node].outputs)
 
     def is_alive(self, int32_t node):
+        _check_node(self, node)
         return bool(self.store.nodes()[node].alive)
 
     def value_is_alive(self, int32_t value):
+        _check_value(self, value)
         return bool(self.store.values()[value].alive)
 
     def producer_id(self, int32_t value):
         """(node, port); node is -1 for a constant."""
+        _check_value(self, value)
         return self.store.values()[value].node, self.store.values()[value].port
 
     def meta(self, int32_t value):
         """(dtype, scheme, device, encoded shape, alias, write)."""
+        _check_value(self, value)
         cdef const StoreValue* v = &self.store.values()[value]
         return (v.dtype, v.scheme, v.device, tuple([v.shape[d] for d in range(v.rank)]), v.alias, bool(v.write))
 
     def root_id(self, int32_t value):
         """The value whose bytes a view or a version shares in the end."""
+        _check_value(self, value)
         while self.store.values()[value].alias >= 0:
             value = self.store.values()[value].alias
         return value
 
     def value_name(self, int32_t value):
+        _check_value(self, value)
         return _value_name(self, value)
 
     def use_list(self, int32_t value):
         """(node, port) of every read."""
+        _check_value(self, value)
         cdef size_t i
         cdef const StoreValue* v = &self.store.values()[value]
         return [(v.uses[i].node, v.uses[i].port) for i in range(v.uses.size())]
 
     def use_count(self, int32_t value):
         """How many reads a value has."""
+        _check_value(self, value)
         return self.store.values()[value].uses.size()
+
+    def is_output(self, int32_t value):
+        """Whether the graph returns a value."""
+        _check_value(self, value)
+        return self.store.output_count(value) > 0
 
     def alive_values(self):
         """Numbers of all values that are there."""
@@ -138,9 +160,11 @@ cdef class GraphStore:
 
     # ---- views by number
     def node_view(self, int32_t node):
+        _check_node(self, node)
         return _node_of(self, node)
 
     def value_view(self, int32_t value):
+        _check_value(self, value)
         return _value_view(self, value)
 
     # ---- primitive edits
@@ -169,6 +193,11 @@ cdef class GraphStore:
         """An input of the graph has the operator ''."""
         cdef StoreNode node
         cdef int32_t id
+        for id in inputs:
+            if id >= 0:
+                _check_value(self, id)
+        for id in outputs:
+            _check_value(self, id)
         node.op = _text(op)
         node.name = _text(name)
         node.inputs = inputs
@@ -179,43 +208,59 @@ cdef class GraphStore:
         return id
 
     def set_port(self, int32_t node, int32_t port, int32_t value):
+        _check_node(self, node)
+        if not 0 <= port < <int64_t>self.store.nodes()[node].inputs.size():
+            raise _invalid(f"the node number {node} has no input port {port}")
+        if value >= 0:
+            _check_value(self, value)
         self.store.set_input(node, port, value)
 
     def drop_node(self, int32_t node):
+        _check_node(self, node)
         self.store.remove_node(node)
 
     def drop_value(self, int32_t value):
+        _check_value(self, value)
         self.store.remove_value(value)
 
     def name_node(self, int32_t node, str name):
+        _check_node(self, node)
         self.store.rename_node(node, _text(name))
         self.names[node] = name
 
     def name_value(self, int32_t value, str name):
+        _check_value(self, value)
         self.store.rename_value(value, _text(name))
 
     def order_inputs(self, nodes):
         cdef vector[int32_t] ids = nodes
+        for id in nodes:
+            _check_node(self, id)
         self.store.set_inputs(ids)
 
     def set_output_list(self, pairs):
         cdef vector[StoreOutput] outputs
         cdef StoreOutput output
         for name, value in pairs:
+            _check_value(self, value)
             output.name = _text(name)
             output.value = value
             outputs.push_back(output)
         self.store.set_outputs(outputs)
 
     def reshape_value(self, int32_t value, shape):
+        _check_value(self, value)
         cdef int64_t sizes[8]
         cdef int32_t rank = 0
         for size in shape:
+            if rank == 8:
+                raise _errors.UnsupportedError("rank over the limit of 8")
             sizes[rank] = size
             rank += 1
         self.store.set_shape(value, rank, sizes)
 
     def place_value(self, int32_t value, int32_t device):
+        _check_value(self, value)
         self.store.set_device(value, device)
 
     # ---- undo
@@ -232,6 +277,18 @@ cdef class GraphStore:
 
     def commit(self):
         self.store.commit()
+
+
+cdef int _check_node(GraphStore g, int32_t node) except -1:
+    if not 0 <= node < <int64_t>g.store.nodes().size():
+        raise _invalid(f"the graph has no node number {node}")
+    return 0
+
+
+cdef int _check_value(GraphStore g, int32_t value) except -1:
+    if not 0 <= value < <int64_t>g.store.values().size():
+        raise _invalid(f"the graph has no value number {value}")
+    return 0
 
 
 cdef Structure* _structure(GraphStore g) except NULL:
@@ -343,6 +400,15 @@ cdef class Node:
     def __init__(self, *args, **kwargs):
         raise TypeError("Node: a graph makes its nodes; see ModelGraph.nodes()")
 
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        raise TypeError("a view of a graph cannot be pickled; keep its name")
+
     cdef int32_t _id(self) except -1:
         if self.version == self.graph.store.version() and not self.graph.consumed:
             return self.id
@@ -388,20 +454,22 @@ cdef class Node:
         cdef vector[int32_t] values = self.graph.store.nodes()[id].outputs
         return [_value_view(self.graph, value) for value in values]
 
-    def input(self, int port):
+    def input(self, port):
         """The value on an input port, or None."""
+        cdef object at = operator.index(port)
         cdef int32_t id = self._id()
-        if not 0 <= port < <int>self.graph.store.nodes()[id].inputs.size():
+        if not 0 <= at < <int64_t>self.graph.store.nodes()[id].inputs.size():
             return None
-        cdef int32_t value = self.graph.store.nodes()[id].inputs[port]
+        cdef int32_t value = self.graph.store.nodes()[id].inputs[<int32_t>at]
         return None if value < 0 else _value_view(self.graph, value)
 
-    def output(self, int port):
+    def output(self, port):
         """The value on an output port, or None."""
+        cdef object at = operator.index(port)
         cdef int32_t id = self._id()
-        if not 0 <= port < <int>self.graph.store.nodes()[id].outputs.size():
+        if not 0 <= at < <int64_t>self.graph.store.nodes()[id].outputs.size():
             return None
-        return _value_view(self.graph, self.graph.store.nodes()[id].outputs[port])
+        return _value_view(self.graph, self.graph.store.nodes()[id].outputs[<int32_t>at])
 
     def in_edges(self):
         """One edge per input port that reads a node's value."""
@@ -439,7 +507,7 @@ cdef class Node:
         """The operator's settings by name: every argument that is no tensor of the graph."""
         return self.graph._attributes(self._id())
 
-    def attribute(self, str name):
+    def attribute(self, str name not None):
         """One of `attributes`. Raises `InvalidArgumentError` for a name that is none."""
         found = self.graph._attributes(self._id())
         if name not in found:
@@ -476,6 +544,15 @@ cdef class Value:
 
     def __init__(self, *args, **kwargs):
         raise TypeError("Value: a graph makes its values; see Node.outputs")
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        raise TypeError("a view of a graph cannot be pickled; keep its name")
 
     cdef str _label(self):
         return self.key if self.is_named else f"{self.key}_{self.port}"
@@ -583,6 +660,15 @@ cdef class Edge:
     def __init__(self, *args, **kwargs):
         raise TypeError("Edge: a graph makes its edges; see ModelGraph.edges()")
 
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        raise TypeError("a view of a graph cannot be pickled; keep its name")
+
     cdef int _check(self) except -1:
         if self.version == self.graph.store.version() and not self.graph.consumed:
             return 0
@@ -643,3 +729,8 @@ cdef class Edge:
         except _errors.InvalidArgumentError:
             return f"Edge(gone: {self._label()})"
         return f"Edge({self._label()})"
+
+
+clika_seal(Node)
+clika_seal(Value)
+clika_seal(Edge)
