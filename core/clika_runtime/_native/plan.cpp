@@ -471,6 +471,9 @@ ErrorPtr Plan::bind(const TensorRecord* const* inputs, size_t n_inputs, std::vec
     const Value& value = store.values[store.inputs[i]];
     const TensorRecord& given = *inputs[i];
     if (given.storage == nullptr) return invalid("run: input '" + value.name + "' has no bytes (fake or traced)");
+    if (given.scheme != 0 && value.scheme == 0) {
+      return invalid("run: input '" + value.name + "' is a packed weight, and the graph was recorded with a dense tensor");
+    }
     if (given.dtype != value.dtype || given.rank != value.rank || given.scheme != value.scheme ||
         given.device != value.device) {
       return invalid("run: input '" + value.name + "' was recorded with dtype number " +

@@ -5,17 +5,19 @@ from __future__ import annotations
 import enum
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from .. import pytree
-from .._native._core import Tensor, active_tracer
+from .._native._core import Stream, Tensor, active_tracer, device_number
+from ..device import Device
 from ..errors import ClikaRTError, InvalidArgumentError
 from ..nn import Module
-from .recording import TracedGraph, trace
+from .recording import TracedGraph, spec_of, trace
 from .spec import TensorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from .model_graph import ModelGraph
 
@@ -89,6 +91,12 @@ class CompiledFunction(Generic[P, R]):
         for spec in signature:
             if not isinstance(spec, TensorSpec):
                 raise TypeError(f"compile: the signature holds TensorSpecs, got {spec!r}")
+        if dynamic_axes is not None and not isinstance(dynamic_axes, Mapping):
+            raise TypeError(f"compile: dynamic_axes must be a mapping, got {dynamic_axes!r}")
+        if place is not None:
+            device = place.device if isinstance(place, Stream) else Device(place)
+            if device_number(device) < 0:
+                raise InvalidArgumentError(f"compile: nothing runs on device {device}")
         self._target = target
         self._signature = tuple(signature)
         self._dynamic = dynamic
@@ -187,6 +195,7 @@ class CompiledFunction(Generic[P, R]):
         kwargs: Any,
     ) -> R:
         """Serves a call that no capture fits, and captures it."""
+        self._check_axes(structure, leaves, tensors)
         if self._fullgraph:
             capture = self._capture(key, before, leaves, structure, tensors)
             result = self._target(*args, **kwargs)
@@ -213,6 +222,20 @@ class CompiledFunction(Generic[P, R]):
         self._current = capture
         self._state = self.State.Compiled
         return result
+
+    def _check_axes(self, structure: Any, leaves: list[Any], tensors: list[Any]) -> None:
+        """What the caller wrote is refused, and not served eagerly."""
+        if not self._dynamic_axes:
+            return
+        names = self._names(structure, leaves)
+        if len(names) != len(tensors):
+            return  # of the signature: the capture says so
+        for name, axes in self._dynamic_axes.items():
+            if name not in names:
+                raise InvalidArgumentError(
+                    f"compile: dynamic_axes names {name!r}, and the inputs are {names}"
+                )
+            spec_of(name, tensors[names.index(name)], axes)
 
     # ---------------------------------------------------------- a capture
     def _capture(
@@ -305,14 +328,10 @@ class CompiledFunction(Generic[P, R]):
             for name, sizes in zip(names, dims, strict=True)
         }
         for name, more in self._dynamic_axes.items():
-            known = axes.get(name)
-            if known is None:
-                raise InvalidArgumentError(
-                    f"compile: dynamic_axes names '{name}', and the inputs are {names}"
-                )
+            rank = len(dims[names.index(name)])
             for axis in more:
-                label = more[axis] if isinstance(more, dict) else f"{name}_dim{axis}"
-                known[axis] = label or f"{name}_dim{axis}"
+                label = more[axis] if isinstance(more, Mapping) else None
+                axes[name][axis % rank] = label or f"{name}_dim{axis % rank}"
         target: Any = self._target
 
         def spread(given: list[Any], options: dict[str, Any]) -> Any:

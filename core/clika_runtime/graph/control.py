@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, ops
 from .._native._core import SymInt, Tensor, Tracer, active_tracer, tracing_scope
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, UnsupportedError
 from .opcode import IF, LOOP, SCAN
 
 if TYPE_CHECKING:
@@ -99,6 +99,11 @@ def _scalar(what: str, value: Any, python: type, dtype: Any) -> Any:
 
 def _like(graph: ModelGraph, tensor: Any) -> tuple[Any, ...]:
     meta = graph.meta(graph._tracer.value(tensor))
+    if meta[1]:
+        raise UnsupportedError(
+            "what a body takes is dense, got a packed weight; use it within the body as a captured "
+            "tensor"
+        )
     return (meta[0], meta[3], meta[2])
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import pytree
 from .._native._core import Tensor, tracing_scope
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, UnsupportedError
 from .model_graph import ModelGraph
 from .spec import TensorSpec
 
@@ -200,7 +200,12 @@ def _stand_ins(
     for _, leaf in pairs:
         if isinstance(leaf, Tensor):
             name = next(waiting)
-            spec = _spec_of(name, leaf, dynamic_axes.get(name, ()))
+            if leaf.scheme:
+                raise UnsupportedError(
+                    f"trace: '{name}' is a packed weight, and inputs of a graph are dense; use it "
+                    "within the function as a captured tensor"
+                )
+            spec = spec_of(name, leaf, dynamic_axes.get(name, ()))
             for dim, size in enumerate(leaf.shape):
                 if spec.dims[dim] < 0:
                     graph._pinned.setdefault(spec.symbol_name(dim), size)
@@ -209,7 +214,7 @@ def _stand_ins(
     return tuple(pytree.tree_unflatten(structure, leaves)), structure
 
 
-def _spec_of(name: str, tensor: Tensor, axes: Any) -> TensorSpec:
+def spec_of(name: str, tensor: Tensor, axes: Any) -> TensorSpec:
     """The spec of an example, with ``axes`` dynamic."""
     rank = len(tensor.shape)
     if not isinstance(axes, (Mapping, list, tuple, set, frozenset, range)):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import clika_runtime as crt
-from clika_runtime.errors import InvalidArgumentError
+from clika_runtime.errors import InvalidArgumentError, UnsupportedError
 from clika_runtime.graph import ModelGraph, TensorSpec, cond, loop, scan
 
 
@@ -347,3 +347,62 @@ def test_captures_that_are_dropped_let_their_statics_go() -> None:
     del static
     gc.collect()
     assert sum(ref() is not None for ref in alive) <= 8  # as many captures are kept
+
+
+# ------------------------------------------------------------------ what graphs do not take
+def packed():
+    rows = crt.zeros((4, 34), dtype=crt.uint8)
+    return crt.make_quantized(rows, "GGUF_Q8_0", [32, 4]).tensor
+
+
+def test_packed_weights_are_captured_and_not_passed() -> None:
+    weight, x = packed(), crt.ones(2, 32)
+    want = crt.linear(x, weight).tolist()
+    with pytest.raises(UnsupportedError, match="'weight' is a packed weight"):
+        crt.trace(lambda x, weight: crt.linear(x, weight), example_inputs=(x, weight))
+    step = crt.compile(lambda x, weight: crt.linear(x, weight))
+    assert [step(x, weight).tolist() for _ in range(3)] == [want] * 3
+    for body in (
+        lambda x: cond(x.sum() > 0, lambda a, w: a, lambda a, w: -a, [x, weight]),
+        lambda x: loop(2, None, lambda i, go, a, w: (go, a, w), [x, weight]),
+        lambda x: scan(lambda w, row: (w,), [weight], [x]),
+    ):
+        with pytest.raises(UnsupportedError, match="got a packed weight"):
+            crt.trace(lambda given, body=body: body(given[0]), [spec(dims=(2, 32))])
+    graph = finalized(
+        lambda g: cond(g[0].sum() > 0, lambda a: crt.linear(a, weight), lambda a: a[:, :4], [g[0]]),
+        spec(dims=(2, 32)),
+    )
+    assert graph.run([x])[0].tolist() == want
+    dense = finalized(lambda g: [crt.linear(g[0], g[1])], spec("x", (2, 32)), spec("w", (4, 32)))
+    with pytest.raises(InvalidArgumentError, match="input 'w' is a packed weight"):
+        dense.run([x, weight])
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"place": "nowhere"}, InvalidArgumentError),
+        ({"place": "meta"}, InvalidArgumentError),
+        ({"place": 5}, TypeError),
+        ({"dynamic_axes": 5}, TypeError),
+        ({"dynamic_axes": {"b": [0]}}, InvalidArgumentError),
+        ({"dynamic_axes": {"a": [1]}}, InvalidArgumentError),
+        ({"dynamic_axes": {"a": 5}}, TypeError),
+        ({"dynamic_axes": {"a": {0: 5}}}, TypeError),
+    ],
+)
+def test_options_that_mean_nothing_are_not_served_eagerly(options, error) -> None:
+    def call() -> None:
+        step = crt.compile(lambda a: a * 2, **options)
+        step(crt.ones(2))
+
+    with pytest.raises(error):
+        call()
+
+
+def test_dynamic_axes_count_from_the_end_too() -> None:
+    step = crt.compile(lambda a: a * 2, dynamic_axes={"a": {-1: "n"}}, fullgraph=True)
+    for size in (2, 3, 5):
+        assert step(crt.ones(1, size)).shape == (1, size)
+    assert step.recapture_count == 0
