@@ -582,6 +582,19 @@ ErrorPtr Plan::shape_for(const std::vector<int64_t>& symbols, Shape** out) {
     layout.nbytes = value.storage != nullptr
                         ? static_cast<int64_t>(value.storage->nbytes()) - value.storage_offset
                         : dense_bytes(value.rank, layout.shape, value.dtype);
+    if (roots_[id] == static_cast<int32_t>(id) || value.scheme != 0) continue;
+    // A view whose place depends on sizes: what it shows lies within the bytes that it shares.
+    long double last = static_cast<long double>(Sizes::value(value.offset, expressions));
+    bool empty = last < 0;
+    for (int32_t d = 0; d < value.rank; ++d) {
+      empty = empty || layout.shape[d] == 0;
+      last += static_cast<long double>(layout.shape[d] - 1) * static_cast<long double>(layout.strides[d]);
+    }
+    if (layout.offset < 0 ||
+        (!empty && (last + 1) * dtype_bits(value.dtype) / 8 > static_cast<long double>(made->layouts[roots_[id]].nbytes))) {
+      return invalid("run: with these sizes a view of shape " + shape_text(value.rank, layout.shape) +
+                     " does not lie within the tensor that it is of");
+    }
   }
   ++counters_.resizes;
   if (fixed_memory_) {

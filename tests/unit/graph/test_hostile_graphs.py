@@ -406,3 +406,14 @@ def test_dynamic_axes_count_from_the_end_too() -> None:
     for size in (2, 3, 5):
         assert step(crt.ones(1, size)).shape == (1, size)
     assert step.recapture_count == 0
+
+
+def test_slices_that_a_size_is_too_small_for_read_nothing_beyond() -> None:
+    """A recorded slice keeps its length; a run with fewer rows is refused."""
+    graph = finalized(lambda given: [given[0][:5] * 1.0], spec(dims=[-1]))
+    rest = finalized(lambda given: [given[0][2:][:1] * 1.0], spec(dims=[-1, 3]))
+    assert graph.run([crt.arange(6).to(crt.float32)])[0].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert rest.run([crt.ones(3, 3)])[0].tolist() == [[1.0] * 3]
+    for program, x in ((graph, crt.ones(3)), (graph, crt.ones(1)), (rest, crt.ones(2, 3))):
+        with pytest.raises(InvalidArgumentError, match="does not lie within"):
+            program.run([x])

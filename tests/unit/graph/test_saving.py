@@ -149,7 +149,7 @@ def test_symbolic_sizes(tmp_path: Path) -> None:
 
     graph = trace(fn, draw(1, 5, 4), dynamic_axes={"x": {0: 'b "//" (1 - s0) * \ud7ff'}})
     loaded = round_trip(graph, tmp_path)
-    for size in (2, 3, 7):
+    for size in (3, 4, 7):
         same_runs(graph, loaded, draw(size, size, 4))
     with pytest.raises(crt.InvalidArgumentError):
         loaded.run([draw(1, 3, 3)])
