@@ -16,6 +16,8 @@ from typing import Any
 
 from benchmarks.ceilings import fma_rate
 
+PAUSE = 0.03  # seconds between turns
+
 # What a worker runs for a case, and the floating-point operations of a call.
 Make = Callable[[str, str], tuple[Callable[[], Any], float]]
 
@@ -71,6 +73,9 @@ def serve(name: str, threads: int, make: Make) -> None:
             once = time.perf_counter() - started
             made[case] = call, operations, max(1, int(0.02 / once))
         call, operations, count = made[case]
+        # The other side's threads spin for some milliseconds after its turn; a call wakes ours.
+        time.sleep(PAUSE)
+        call()
         started = time.perf_counter()
         for _ in range(count):
             call()
