@@ -199,6 +199,9 @@ bool contiguous(const clika_value& v) {
     return true;
   }
   if (v.kind != CLIKA_TENSOR || !v.strides) return true;
+  for (int32_t d = 0; d < v.rank; ++d) {
+    if (v.shape[d] == 0) return true;  // no element is anywhere
+  }
   int64_t step = 1;
   for (int32_t d = v.rank - 1; d >= 0; --d) {
     if (v.shape[d] != 1 && v.strides[d] != step) return false;
