@@ -167,6 +167,36 @@ bool detail::worth_spinning() noexcept {
   return worth;
 }
 
+namespace {
+
+// The processor that the calling thread runs on; -1 where that is not known.
+int32_t this_processor() noexcept {
+#if defined(__linux__)
+  return sched_getcpu();
+#else
+  return -1;
+#endif
+}
+
+// Moves the calling thread off a processor. A scheduler likes to wake a thread where its waker runs, and a worker there
+// would only take turns with the caller that it is to help.
+void leave_processor(int32_t processor) noexcept {
+#if defined(__linux__)
+  if (processor < 0 || sched_getcpu() != processor) return;
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  cpu_set_t others = allowed;
+  CPU_CLR(processor, &others);
+  if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof(others), &others) == 0) {
+    sched_setaffinity(0, sizeof(allowed), &allowed);
+  }
+#else
+  static_cast<void>(processor);
+#endif
+}
+
+}  // namespace
+
 // A region is open while fewer workers than wanted have joined. Workers join by themselves; the caller closes
 // the region when no piece is left and waits only for those that joined, so a sleeping worker delays nobody.
 struct Pool::Impl {
@@ -185,6 +215,7 @@ struct Pool::Impl {
   ErrorPtr failure;
   // Sleep.
   std::atomic<uint32_t> sleepers{0};
+  std::atomic<int32_t> caller{-1};  // the processor of who woke them last
   std::atomic<bool> stopping{false};
   std::mutex mutex;
   std::condition_variable wake;
@@ -247,6 +278,8 @@ struct Pool::Impl {
           return stopping.load(std::memory_order_relaxed) || (open(state_now) && epoch(state_now) != seen);
         });
         sleepers.fetch_sub(1, std::memory_order_relaxed);
+        lock.unlock();
+        leave_processor(caller.load(std::memory_order_relaxed));
       }
       run(worker);
       finished.fetch_add(1, std::memory_order_release);
@@ -270,6 +303,7 @@ struct Pool::Impl {
   void rouse(int64_t wanted) {
     const int64_t asleep = sleepers.load(std::memory_order_seq_cst);
     if (asleep == 0) return;
+    caller.store(this_processor(), std::memory_order_relaxed);
     { std::lock_guard<std::mutex> guard(mutex); }
     if (wanted >= asleep) {
       wake.notify_all();
