@@ -14,7 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .._native._core import Port, SymInt, device_number
+from .. import dtypes
+from .._native._core import Port, SymInt, device_number, device_of
 from ..errors import InvalidArgumentError
 from .edits import PRECONDITION
 from .opcode import MOVE, NameKind
@@ -465,7 +466,6 @@ class _Merge:
         return found
 
     def _equate(self, link: _Link, cross_device: str) -> None:
-        from .model_graph import _DTYPES, _device
 
         source, target = self.parts[link.source][1], self.parts[link.target][1]
         value, fed = self.ends(link)
@@ -473,8 +473,8 @@ class _Merge:
         wanted, other_scheme, _, dims, _, _ = target.meta(fed)
         if dtype != wanted or scheme != other_scheme:
             raise InvalidArgumentError(
-                f"merge: the connection {link.text} joins {_DTYPES[dtype].name} to "
-                f"{_DTYPES[wanted].name}"
+                f"merge: the connection {link.text} joins {dtypes.by_code(dtype).name} to "
+                f"{dtypes.by_code(wanted).name}"
             )
         if len(shape) != len(dims):
             raise InvalidArgumentError(
@@ -483,8 +483,8 @@ class _Merge:
         one, other = self.device(link.source, value), self.device(link.target, fed)
         if one != other and self.placed is None and cross_device == "refuse":
             raise InvalidArgumentError(
-                f"merge: the connection {link.text} goes from {_device(one)} to {_device(other)}, "
-                "which cross_device='refuse' refuses"
+                f"merge: the connection {link.text} goes from {device_of(one)} to "
+                f"{device_of(other)}, which cross_device='refuse' refuses"
             )
         self.sizes.equate(
             f"merge: the connection {link.text}",
@@ -543,13 +543,12 @@ class _Merge:
 
 def _move(target: Any, value: int, device: int) -> int:
     """A copy of a value on another device."""
-    from .model_graph import _device
 
     dtype, scheme, _, shape, _, _ = target.meta(value)
     (made,) = target._add_operator(
         MOVE, [Port(0)], [value], [(dtype, scheme, device, shape, -1, False)]
     )
-    target._extras[target.producer_id(made)[0]] = {"device": str(_device(device))}
+    target._extras[target.producer_id(made)[0]] = {"device": str(device_of(device))}
     found: int = made
     return found
 

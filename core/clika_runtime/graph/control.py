@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, ops
-from .._native._core import SymInt, Tensor, Tracer, active_tracer, tracing_scope
+from .._native._core import SymInt, Tensor, Tracer, active_tracer, device_number, tracing_scope
 from ..errors import InvalidArgumentError, UnsupportedError
 from .opcode import IF, LOOP, SCAN
 
@@ -236,8 +236,6 @@ def loop(
     if graph is None:
         return _eager_loop(trips, cond, body_fn, carried)
     body = _Body(graph, f"{graph.name}.loop")
-    from .._native._core import device_number
-
     host = device_number(None)
     arguments = [
         body.parameter("iteration", (dtypes.int64.code, (), host)),
@@ -356,10 +354,9 @@ def _eager_scan(
 
 
 def _text(graph: ModelGraph, metas: Sequence[tuple[Any, ...]]) -> str:
-    from .model_graph import _DTYPES
-
     shapes = (
-        (_DTYPES[meta[0]].name, [graph._tracer.size(size) for size in meta[1]]) for meta in metas
+        (dtypes.by_code(meta[0]).name, [graph._tracer.size(size) for size in meta[1]])
+        for meta in metas
     )
     return ", ".join(
         f"{name}[{', '.join(repr(s) if isinstance(s, SymInt) else str(s) for s in shape)}]"

@@ -19,7 +19,7 @@ import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import dtypes, ops
-from .._native._core import Port, SymInt, Tensor, device_number, from_blob
+from .._native._core import Port, SymInt, Tensor, device_number, device_of, from_blob
 from ..device import Device
 from ..errors import ClikaRTError, NotFoundError
 from ..ops.record import View
@@ -464,7 +464,7 @@ class _Graph:
             copied = type(key) is str and key in written
             tensor = reader.tensor(where, data, dtype, scheme, shape, copied)
             if device != device_number(None):
-                tensor = tensor.to(_device(device))
+                tensor = tensor.to(device_of(device))
             count = graph.counts_of()[0]
             value = graph._tracer.captured(tensor)
             if value < count:  # one of another name shows the same
@@ -847,9 +847,3 @@ def _fits(arg: Any, value: Any) -> bool:
 
 def _whole(value: Any) -> bool:
     return type(value) in (bool, int) or isinstance(value, SymInt)
-
-
-def _device(number: int) -> Device:
-    from .model_graph import _device as found
-
-    return found(number)

@@ -8,12 +8,14 @@ import heapq
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from .. import dtypes
 from .._native._core import (
     GraphRecorder,
     Port,
     Stream,
     SymInt,
     device_number,
+    device_of,
     device_scope,
     plain_op,
     tracing_scope,
@@ -31,32 +33,23 @@ if TYPE_CHECKING:
 else:
     _Base = object
 
-# A constant result is kept where it needs not much more room than what it is made of.
-FOLD_BYTES = 1 << 20
-
 
 class Program:
     """A finalized graph: the native plan and what it takes and gives."""
 
     def __init__(
         self,
-        graph: ModelGraph,
         plan: Any,
         inputs: list[str],
-        devices: list[Device],
         spans: dict[int, tuple[int, int]],
     ) -> None:
         self.plan = plan
         self.inputs = inputs
-        self.devices = devices
-        self.outputs = graph.output_names()
         self.spans = spans  # node -> which nodes of the recording it became, [begin, end)
 
     def run(self, given: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
         if isinstance(given, dict):
-            missing = [name for name in self.inputs if name not in given]
-            unknown = [name for name in given if name not in self.inputs]
-            if missing or unknown:
+            if given.keys() != set(self.inputs):
                 raise InvalidArgumentError(
                     f"run: the graph's inputs are {self.inputs}, got {list(given)}"
                 )
@@ -240,9 +233,7 @@ class _Lowering:
 
     def place(self, number: int) -> Any:
         """The device of a value, unless the graph is placed as a whole."""
-        from .model_graph import _device
-
-        found = self.device if self.device is not None else _device(number)
+        found = self.device if self.device is not None else device_of(number)
         if device_number(found) < 0:
             raise InvalidArgumentError(
                 f"finalize: a graph does not run on device {found}; name another one with to()"
@@ -260,31 +251,27 @@ class _Lowering:
         self.schedule = Schedule(graph)
         self.needed = _needed(graph)
         self.written = _written_roots(graph)
-        names, devices = [], []
+        names = []
         spans: dict[int, tuple[int, int]] = {}
         for node in graph.input_ids():
             (value,) = graph.results(node)
             dtype, _, device, shape, _, _ = graph.meta(value)
-            from .model_graph import _DTYPES
-
             names.append(graph.node_name(node))
-            devices.append(self.place(device))
             self.values[value] = self.recorder.input(
                 names[-1],
                 tuple(self.recorder.size(size) for size in shape),
-                _DTYPES[dtype],
-                devices[-1],
+                dtypes.by_code(dtype),
+                self.place(device),
             )
-        with (
-            device_scope(self.device) if self.device else nullcontext()
-        ):  # where factories make their tensors
+        # Factories make their tensors on the graph's device.
+        with device_scope(self.device) if self.device else nullcontext():
             for node in self.schedule.order:
                 if graph.op(node) and node in self.needed:
                     begin = self.recorder.node_count()
                     self.node(node)
                     spans[node] = (begin, self.recorder.node_count())
         plan = self.recorder.compile([self.returned(value) for _, value in graph.output_list()])
-        return Program(graph, plan, names, devices, spans)
+        return Program(plan, names, spans)
 
     def keep(self, states: list[int]) -> None:
         """Copies what older versions show before a write goes over it: their later readers get
@@ -349,8 +336,6 @@ class _Lowering:
 
     def control(self, node: int, op: str, inputs: list[Any]) -> None:
         """If, Loop, Scan: the bodies become programs that run inside this one."""
-        from .model_graph import _DTYPES
-
         graph = self.graph
         facts = graph._extras[node]
         given: list[Any] = [
@@ -369,7 +354,7 @@ class _Lowering:
             facts.get("carried", 0),
             facts.get("scanned", 0),
             [
-                (_DTYPES[meta[0]], tuple(self.recorder.size(size) for size in meta[3]))
+                (dtypes.by_code(meta[0]), tuple(self.recorder.size(size) for size in meta[3]))
                 for meta in metas
             ],
         )
@@ -400,13 +385,17 @@ def _needed(graph: Any) -> set[int]:
                 producer = graph.producer_id(root)[0]
                 if producer < 0 or not graph.op(producer):
                     work.append(node)
+    return _behind(graph, work)
+
+
+def _behind(graph: Any, work: list[int]) -> set[int]:
+    """These nodes and all that they depend on; -1, the producer of a constant, is none."""
     needed: set[int] = set()
     while work:
         node = work.pop()
-        if node < 0 or node in needed:
-            continue
-        needed.add(node)
-        work.extend(graph.producer_id(value)[0] for value in graph.ports(node))
+        if node >= 0 and node not in needed:
+            needed.add(node)
+            work.extend(graph.producer_id(value)[0] for value in graph.ports(node))
     return needed
 
 
@@ -418,13 +407,7 @@ def _written_roots(graph: Any) -> set[int]:
 
 def evaluate(graph: Any, values: list[int]) -> list[Any]:
     """The tensors of values that depend on no input."""
-    needed: set[int] = set()
-    work = [graph.producer_id(value)[0] for value in values]
-    while work:
-        node = work.pop()
-        if node >= 0 and node not in needed:
-            needed.add(node)
-            work.extend(graph.producer_id(value)[0] for value in graph.ports(node))
+    needed = _behind(graph, [graph.producer_id(value)[0] for value in values])
     with tracing_scope(None):
         lowering = _Lowering(graph)
         lowering.schedule, lowering.written = Schedule(graph), set()

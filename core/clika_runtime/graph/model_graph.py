@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import dtypes, ops
 from .._native import _graph
-from .._native._core import Port, SymInt, Tensor, Tracer
+from .._native._core import Port, SymInt, Tensor, Tracer, device_number, device_of
 from ..device import Device
 from ..errors import InvalidArgumentError
 from .activations import CARRIERS, IDENTITY
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _graph.set_enumerations(op_code, (NodeKind.Input, NodeKind.Operator))
-_DTYPES = {item.code: item for item in vars(dtypes).values() if isinstance(item, dtypes.dtype)}
 
 
 class ModelGraph(
@@ -98,7 +97,7 @@ class ModelGraph(
             return Device(self._placed)
         for node in self.node_ids():
             for value in self.results(node):
-                return _device(self.meta(value)[2])
+                return Device(device_of(self.meta(value)[2]))
         return Device("cpu")
 
     def __repr__(self) -> str:
@@ -131,7 +130,7 @@ class ModelGraph(
         dims = self._shape(value)
         return TensorSpec.exact(
             self.value_name(value),
-            _DTYPES[dtype],
+            dtypes.by_code(dtype),
             [-1 if isinstance(size, SymInt) else size for size in dims],
             [repr(size) if isinstance(size, SymInt) else None for size in dims],
         )
@@ -158,7 +157,7 @@ class ModelGraph(
         value: int = self.add_value(
             tensor.dtype.code,
             tensor.scheme,
-            _device_number(tensor),
+            device_number(tensor.device),
             tuple(tensor.shape),
             shared,
             False,
@@ -174,8 +173,6 @@ class ModelGraph(
         bounds: Mapping[str, tuple[int, int]] | None = None,
     ) -> int:
         """An input node; gives its value."""
-        from .._native._core import device_number
-
         shape = [self._tracer.encoded(size) for size in spec.symbolic(self._tracer, bounds)]
         value: int = self.add_value(spec.dtype.code, 0, device_number(device), tuple(shape))
         self.make_node("", spec.name, [], [value])
@@ -188,10 +185,7 @@ class ModelGraph(
     # ---------------------------------------------------------- states of the graph
     def _check_editable(self, call: str) -> None:
         """Edits need a graph that is whole and not finalized."""
-        if self.consumed:
-            raise InvalidArgumentError(
-                f"{call}: the graph no longer exists (a merge, a split or an extract consumed it)"
-            )
+        self._check_whole(call)
         if self._program is not None:
             self._refuse_finalized(call)
 
@@ -211,17 +205,3 @@ class ModelGraph(
 
 def _ports(value: list[Any]) -> bool:
     return bool(value) and all(isinstance(item, Port) for item in value)
-
-
-def _device(number: int) -> Device:
-    from .._native._core import device_of
-
-    found: Device = device_of(number)
-    return found
-
-
-def _device_number(tensor: Tensor) -> int:
-    from .._native._core import device_number
-
-    number: int = device_number(tensor.device)
-    return number

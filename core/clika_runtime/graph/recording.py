@@ -138,12 +138,11 @@ def trace(
     )
     _unique("output", names)
     outputs = list(zip(names, values, strict=True))
-    for root, last in tracer.written_roots():
+    for root, _ in tracer.written_roots():
         if root not in graph._constants:
             continue
         name = f"state_out_{len(graph._states)}"
         value = tracer.value(graph._constants[root])
-        del last
         outputs.append((name, value))
         graph._states[value] = root
     graph.set_output_list(outputs)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
-from .._native._core import Port, SymInt, tracing_scope
+from .._native._core import Port, SymInt, device_of, tracing_scope
 from ..device import Device
 from ..errors import InternalError, UnsupportedError
 from .opcode import CUSTOM
@@ -149,13 +149,12 @@ class _Writer:
         }
 
     def value(self, graph: Any, recording: int, value: int, place: dict[int, int]) -> Any:
-        from .model_graph import _DTYPES, _device
 
         dtype, scheme, device, shape, alias, write = graph.meta(value)
         node, port = graph.producer_id(value)
         entry: dict[str, Any] = {
-            "dtype": _DTYPES[dtype].name,
-            "device": str(_device(device)),
+            "dtype": dtypes.by_code(dtype).name,
+            "device": str(device_of(device)),
             "shape": [self.size(recording, size) for size in shape],
         }
         if scheme:
