@@ -1,6 +1,6 @@
 // Convolutions of float32, bfloat16 and float16 as products of matrices whose left side, the windows, is
-// never written out: gemm.hpp packs it straight from the input. Where every channel is a group of its own the
-// sums run over channels in vectors instead. The other dtypes stand in plain/convolution.cpp.
+// never written out: gemm.hpp packs it straight from the input, or reads it in place. Where every channel is a
+// group of its own the sums run over channels in vectors instead. The other dtypes stand in plain/convolution.cpp.
 #include <array>
 #include <numeric>
 #include <utility>
@@ -15,7 +15,7 @@ constexpr int64_t kPiece = 128;  // places of a window that are packed at a time
 alignas(64) constexpr float kZeros[kPiece] = {};
 
 // One phase of one group as a product [results][taps * channels] by [taps * channels][channels made].
-struct Windows {
+struct Windows : PackedRows {
   const Convolution& c;
   const Axis* axes;
   int64_t group;
@@ -24,13 +24,10 @@ struct Windows {
   StoreTile<float> storer;
   LoadTile<float> load_input;
   LoadTile<float> load_weight;
-  int64_t m;
-  int64_t n;
-  int64_t k;
   bool joined;  // the taps along the last axis and their channels lie in one piece
 
   Windows(const Convolution& convolution, const Axis* phase, int64_t g, const float* biases, float* to)
-      : c(convolution), axes(phase), group(g), bias(biases), sums(to) {
+      : PackedRows{}, c(convolution), axes(phase), group(g), bias(biases), sums(to) {
     storer = Tiles<float>::storer(c.out->dtype);
     load_input = Tiles<float>::loader(c.input->dtype);
     load_weight = Tiles<float>::loader(c.weight->dtype);
@@ -221,6 +218,8 @@ struct Windows {
   }
 };
 
+#include "convolution_lines.hpp"
+
 int32_t run_windows(const clika_call* call, const Convolution& c, const float* bias) {
   float* sums = data_of<float>(*c.out);
   if (c.out->dtype != CLIKA_FLOAT32) {
@@ -243,7 +242,14 @@ int32_t run_windows(const clika_call* call, const Convolution& c, const float* b
     c.phase(phase, axes);
     for (int64_t group = 0; group < c.groups; ++group) {
       const float* part = bias == nullptr ? nullptr : bias + group * c.group_made;
-      multiply(call, Windows(c, axes, group, part, sums), memory);
+      const Windows windows(c, axes, group, part, sums);
+      Lines lines(windows);
+      if (lines.serves()) {
+        if (!lines.prepare(call)) return CLIKA_UNAVAILABLE;
+        multiply(call, lines, memory);
+      } else {
+        multiply(call, windows, memory);
+      }
     }
   }
   return CLIKA_OK;

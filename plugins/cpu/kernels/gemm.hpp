@@ -18,45 +18,56 @@ constexpr int64_t kPackedMost = int64_t{1} << 24;  // floats of the right side t
 constexpr int64_t kSlack = 16;         // floats that packing may write behind a panel
 
 // ------------------------------------------------------------------ the tile
+// A tile of sums of R rows and N vectors, of which `columns` <= N * W columns stand in the result.
+template <int R, int N>
+struct Sums {
+  vf at[R][N];
+
+  CLIKA_INLINE Sums(float* const* rows, int64_t column, int64_t columns, bool add) {
+    if (add && columns == N * W) {
+      for (int r = 0; r < R; ++r) {
+        for (int i = 0; i < N; ++i) at[r][i] = load(rows[r] + column + i * W);
+      }
+      return;
+    }
+    for (int r = 0; r < R; ++r) {
+      for (int i = 0; i < N; ++i) {
+        const int64_t left_over = std::min<int64_t>(W, columns - i * W);
+        at[r][i] = add && left_over > 0 ? load_partial(rows[r] + column + i * W, left_over) : zero();
+      }
+    }
+  }
+  CLIKA_INLINE void put(float* const* rows, int64_t column, int64_t columns) const {
+    for (int r = 0; r < R; ++r) {
+      for (int i = 0; i < N; ++i) {
+        const int64_t left_over = columns - i * W;
+        if (left_over >= W) {
+          store(rows[r] + column + i * W, at[r][i]);
+        } else if (left_over > 0) {
+          store_partial(rows[r] + column + i * W, at[r][i], left_over);
+        }
+      }
+    }
+  }
+};
+
 // rows[r][column + j] (+)= sum over k of left[k][r] * right[k][j], for R rows and `columns` <= N * W.
 template <int R, int N>
 CLIKA_NOINLINE void multiply_tile(int64_t depth, const float* left, const float* right, float* const* rows,
                                   int64_t column, int64_t columns, bool add) {
-  vf sum[R][N];
-  const bool whole = columns == N * W;
-  if (add && whole) {
-    for (int r = 0; r < R; ++r) {
-      for (int i = 0; i < N; ++i) sum[r][i] = load(rows[r] + column + i * W);
-    }
-  } else {
-    for (int r = 0; r < R; ++r) {
-      for (int i = 0; i < N; ++i) {
-        const int64_t left_over = std::min<int64_t>(W, columns - i * W);
-        sum[r][i] = add && left_over > 0 ? load_partial(rows[r] + column + i * W, left_over) : zero();
-      }
-    }
-  }
+  Sums<R, N> sum(rows, column, columns, add);
 #pragma GCC unroll 4
   for (int64_t k = 0; k < depth; ++k) {
     vf y[N];
     for (int i = 0; i < N; ++i) y[i] = load(right + i * W);
     for (int r = 0; r < R; ++r) {
       const vf x = splat(left[r]);
-      for (int i = 0; i < N; ++i) sum[r][i] = fma(x, y[i], sum[r][i]);
+      for (int i = 0; i < N; ++i) sum.at[r][i] = fma(x, y[i], sum.at[r][i]);
     }
     left += kTileRows;
     right += N * W;
   }
-  for (int r = 0; r < R; ++r) {
-    for (int i = 0; i < N; ++i) {
-      const int64_t left_over = columns - i * W;
-      if (left_over >= W) {
-        store(rows[r] + column + i * W, sum[r][i]);
-      } else if (left_over > 0) {
-        store_partial(rows[r] + column + i * W, sum[r][i], left_over);
-      }
-    }
-  }
+  sum.put(rows, column, columns);
 }
 
 using MultiplyTile = void (*)(int64_t, const float*, const float*, float* const*, int64_t, int64_t, bool);
@@ -69,6 +80,11 @@ struct TilesOf {
 };
 constexpr auto kNarrowTiles = TilesOf<1>::make(std::make_integer_sequence<int, kTileRows>());
 constexpr auto kWideTiles = TilesOf<kTileVectors>::make(std::make_integer_sequence<int, kTileRows>());
+inline void multiply_packed(int64_t count, int64_t depth, const float* left, const float* right, bool narrow,
+                            float* const* to, int64_t column, int64_t columns, bool add) {
+  const auto& tiles = narrow ? kNarrowTiles : kWideTiles;
+  tiles[static_cast<size_t>(count - 1)](depth, left, right, to, column, columns, add);
+}
 
 // ------------------------------------------------------------------ packing
 // Squares of kTurn rows and places: out[i][r] = rows[r][at + i].
@@ -163,15 +179,30 @@ CLIKA_NOINLINE void turn_rows(const float* const* rows, int64_t n, float* panel)
 }
 
 // ------------------------------------------------------------------ the product
-// A Problem has the sizes m, n and k and
-//   pack_left(row, count, from, depth, panel, worker): rows row .. row + count of columns from .. from +
-// depth,     as [depth][kTileRows]; what stands in rows beyond count does not matter
+// A Problem is PackedRows, or has its own height and tile, and
+//   height(row): how many rows the tile that begins at `row` has, a multiple of kTileRows; at most so many
+//   pack_left(row, count, from, depth, panel, worker): rows row .. row + count of columns from .. from + depth,
+//     as [depth][kTileRows]; what stands in rows beyond count does not matter
+//   tile(row, count, from, depth, panel, right, narrow, to, column, columns, add): their product with a panel
+//     of columns (narrow: of one vector), from column `column` of the result on
 //   pack_right(column, count, from, depth, panel, width): columns column .. column + count as [depth][width];
 //     what stands in columns beyond count does not matter either
 //   find_rows(row, count, to): where rows of the result lie (float32, column j at to[i][j])
-//   begin(to, count, column, columns): false, or true after it has filled this part of the result with what
-// the     sums start from
+//   begin(to, count, column, columns): false, or true after it has filled this part of the result with what the
+//     sums start from
 //   end(to, count, column, columns): after this part of the result is whole
+struct PackedRows {
+  int64_t m;
+  int64_t n;
+  int64_t k;
+
+  int64_t height(int64_t row) const { return std::min<int64_t>(kTileRows, m - row); }
+  void tile(int64_t, int64_t count, int64_t, int64_t depth, const float* panel, const float* right, bool narrow,
+            float* const* to, int64_t column, int64_t columns, bool add) const {
+    multiply_packed(count, depth, panel, right, narrow, to, column, columns, add);
+  }
+};
+
 struct GemmPlan {
   int64_t panels;        // of columns
   int64_t row_panels;
@@ -268,27 +299,31 @@ void multiply_columns(const clika_call* call, const Problem& p, int64_t column, 
       const int64_t from_column = column + panel_from * kTileColumns;
       const int64_t to_column = column + std::min(columns, panel_to * kTileColumns);
       float* to[kBlockPanels * kTileRows];
-      p.find_rows(first, rows, to);
-      bool add = p.begin(to, rows, from_column, to_column - from_column);
+      bool add = false;
+      for (int64_t r = 0; r < rows; r += kTileRows) {
+        p.find_rows(first + r, p.height(first + r), to + r);
+        add = p.begin(to + r, p.height(first + r), from_column, to_column - from_column);
+      }
       for (int64_t from = 0; from < p.k || (from == 0 && !add); from += kDepth) {
         const int64_t depth = std::min(kDepth, p.k - from);
         for (int64_t r = 0; r < rows; r += kTileRows) {
-          p.pack_left(first + r, std::min<int64_t>(kTileRows, rows - r), from, depth, left + r * depth,
-                      worker);
+          p.pack_left(first + r, p.height(first + r), from, depth, left + r * depth, worker);
         }
         for (int64_t panel = panel_from; panel < panel_to; ++panel) {
           const int64_t at = column + panel * kTileColumns;
           const int64_t count = std::min(kTileColumns, to_column - at);
           const float* right = packed_at(panel, from, depth);
-          const auto& tiles = width_of(panel) == W ? kNarrowTiles : kWideTiles;
+          const bool narrow = width_of(panel) == W;
           for (int64_t r = 0; r < rows; r += kTileRows) {
-            const int64_t height = std::min<int64_t>(kTileRows, rows - r);
-            tiles[static_cast<size_t>(height - 1)](depth, left + r * depth, right, to + r, at, count, add);
+            p.tile(first + r, p.height(first + r), from, depth, left + r * depth, right, narrow, to + r, at, count,
+                   add);
           }
         }
         add = true;
       }
-      p.end(to, rows, from_column, to_column - from_column);
+      for (int64_t r = 0; r < rows; r += kTileRows) {
+        p.end(to + r, p.height(first + r), from_column, to_column - from_column);
+      }
     }
   });
 }

@@ -96,16 +96,13 @@ void pack_lines(const clika_value& v, LoadTile<float> loader, int64_t offset, in
 }
 
 // One product of a batch; see gemm.hpp.
-struct Large {
+struct Large : PackedRows {
   const MatrixProduct& p;
   MatrixProduct::Batch at;
   LoadTile<float> load_left;
   LoadTile<float> load_right;
   StoreTile<float> storer;
   float* sums;  // [m][n]: the result itself, or a buffer
-  int64_t m;
-  int64_t n;
-  int64_t k;
 
   void pack_left(int64_t row, int64_t count, int64_t from, int64_t depth, float* panel, int32_t) const {
     pack_lines<kTileRows>(*p.left, load_left, at.left + row * p.left_row + from * p.left_column, p.left_row,
@@ -146,15 +143,13 @@ int32_t run_large(const clika_call* call, const MatrixProduct& p) {
   for (int64_t b = 0; b < p.batches; ++b) {
     const MatrixProduct::Batch at = p.batch(b);
     float* to = sums != nullptr ? sums : data_of<float>(*p.out) + at.out;
-    const Large product{p,
+    const Large product{{p.m, p.n, p.k},
+                        p,
                         at,
                         Tiles<float>::loader(p.left->dtype),
                         Tiles<float>::loader(p.right->dtype),
                         Tiles<float>::storer(p.out->dtype),
-                        to,
-                        p.m,
-                        p.n,
-                        p.k};
+                        to};
     multiply(call, product, memory);
   }
   return CLIKA_OK;

@@ -36,8 +36,10 @@ struct Fold {
   using Carry = CarryOf<C>;
   int parts;
   Carry start[kParts];
-  // Folds n elements that lie side by side into one result; `seen` of its elements came before.
-  void (*tile)(Carry* carry, const C* x, int64_t n, int64_t seen, const Params& params);
+  // Folds lines of n elements that lie side by side, `step` apart, each into its result; `seen` of its elements
+  // came before. Part p of result i is carry[p * apart + i].
+  void (*lines)(Carry* carry, int64_t apart, const C* x, int64_t step, int64_t n_lines, int64_t n, int64_t seen,
+                const Params& params);
   // Folds rows of n elements into n results; part p of result i is carry[p * kTile + i].
   void (*columns)(Carry* carry, const C* const* rows, int64_t n_rows, int64_t n, int64_t seen,
                   const Params& params);
@@ -45,14 +47,30 @@ struct Fold {
   void (*join)(Carry* carry, int64_t n, const Carry* other, int64_t more, const Params& params);
   // The value of n elements, or two.
   void (*result)(const Carry* carry, int64_t n, const Params& params, ResultOf<C>* out);
+
+  // Folds n elements that lie side by side into one result.
+  void tile(Carry* carry, const C* x, int64_t n, int64_t seen, const Params& params) const {
+    lines(carry, 1, x, 0, 1, n, seen, params);
+  }
 };
+
+template <class C, class Op>
+void fold_each_line(CarryOf<C>* carry, int64_t apart, const C* x, int64_t step, int64_t n_lines, int64_t n,
+                    int64_t seen, const Params& params) {
+  for (int64_t i = 0; i < n_lines; ++i) {
+    CarryOf<C> own[Op::kCarries];
+    for (int p = 0; p < Op::kCarries; ++p) own[p] = carry[p * apart + i];
+    Op::tile(own, x + i * step, n, seen, params);
+    for (int p = 0; p < Op::kCarries; ++p) carry[p * apart + i] = own[p];
+  }
+}
 
 template <class C, class Op>
 constexpr Fold<C> fold_of() {
   Fold<C> fold{};
   fold.parts = Op::kCarries;
   for (int p = 0; p < Op::kCarries; ++p) fold.start[p] = Op::start(p);
-  fold.tile = Op::tile;
+  fold.lines = fold_each_line<C, Op>;
   fold.columns = Op::columns;
   fold.join = Op::join;
   fold.result = Op::result;
@@ -136,6 +154,7 @@ class Reducer {
         kept_.length > 1 &&
         ((kept_.step[0] == 1 && gone_.step[0] != 1) || (n_ <= kFew && kept_.length >= kFew));
     const int64_t length = std::max<int64_t>(1, std::min(n_, kChunk));
+    const bool direct = Tiles<C>::direct(in_.dtype) && gone_.step[0] == 1;
     int64_t grain = (kParallelFrom + length - 1) / length;
     if (side_by_side) grain = std::max(grain, std::min(kTile, results_));
     parallel(call_, results_ * chunks_, grain, [&](int64_t begin, int64_t end, int32_t) {
@@ -145,6 +164,8 @@ class Reducer {
         const int64_t last = std::min(results_, first + (end - begin));
         if (side_by_side) {
           fold_columns(chunk, first, last);
+        } else if (direct && gone_.outer == 1) {
+          fold_rows(chunk, first, last);
         } else {
           fold_lines(chunk, first, last);
         }
@@ -158,6 +179,25 @@ class Reducer {
  private:
   int64_t chunk_begin(int64_t chunk) const { return chunk * kChunk; }
   int64_t chunk_end(int64_t chunk) const { return std::min(n_, (chunk + 1) * kChunk); }
+
+  // The elements of each result lie side by side and need no copy.
+  void fold_rows(int64_t chunk, int64_t first, int64_t last) const {
+    Carry carry[kParts * kTile];
+    const int64_t begin = chunk_begin(chunk);
+    int64_t r = first;
+    kept_.run(first, last, kTile, [&](const int64_t* at, int64_t count) {
+      start(carry, count);
+      fold_.lines(carry, kTile, data_of<C>(in_) + at[0] + begin, kept_.step[0], count, chunk_end(chunk) - begin, 0,
+                  params_);
+      keep(chunk, r, carry, count);
+      r += count;
+    });
+  }
+  void start(Carry* carry, int64_t count) const {
+    for (int p = 0; p < fold_.parts; ++p) {
+      std::fill(carry + p * kTile, carry + p * kTile + count, fold_.start[p]);
+    }
+  }
 
   void fold_lines(int64_t chunk, int64_t first, int64_t last) const {
     alignas(64) C x[kSpan];
@@ -204,9 +244,7 @@ class Reducer {
     const bool direct = Tiles<C>::direct(in_.dtype) && kept_.step[0] == 1;
     int64_t r = first;
     kept_.run(first, last, kTile, [&](const int64_t* at, int64_t count) {
-      for (int p = 0; p < fold_.parts; ++p) {
-        std::fill(carry + p * kTile, carry + p * kTile + count, fold_.start[p]);
-      }
+      start(carry, count);
       const C* rows[kRows];
       int64_t n_rows = 0;
       int64_t seen = 0;
