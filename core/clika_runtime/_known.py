@@ -1,38 +1,34 @@
 """First-party plugins by name: what a refusal can tell people to install.
 
 The tables are only read when something is missing or two plugins claim one name; no plugin is run
-for them.
+for them. That of the families is written from their declarations by
+``scripts/generate_known_families.py``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
+
+from ._known_families import ROWS
 
 __all__ = ["BACKENDS", "FAMILIES", "KnownFamily", "distributions", "find_family"]
 
 
-@dataclass(frozen=True, slots=True)
-class KnownFamily:
+class KnownFamily(NamedTuple):
     """A family of this project: the distribution that carries it and the checkpoints it
     recognizes."""
 
     distribution: str
-    model_types: tuple[str, ...]
+    model_types: tuple[str, ...] = ()
     gguf_architectures: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()
 
 
 #: Device kind -> distribution.
 BACKENDS: dict[str, str] = {"cpu": "clika-runtime-cpu"}
 
-FAMILIES: dict[str, KnownFamily] = {
-    "gemma": KnownFamily(
-        "clika-family-gemma",
-        ("gemma", "gemma2", "gemma3", "gemma3_text"),
-        ("gemma", "gemma2", "gemma3"),
-    ),
-    "llama": KnownFamily("clika-family-llama", ("llama",), ("llama",)),
-    "qwen": KnownFamily("clika-family-qwen", ("qwen2", "qwen3"), ("qwen2", "qwen3")),
-}
+#: Family -> where it is and what it recognizes.
+FAMILIES: dict[str, KnownFamily] = {name: KnownFamily(*row) for name, row in ROWS.items()}
 
 
 def distributions() -> frozenset[str]:
@@ -40,13 +36,17 @@ def distributions() -> frozenset[str]:
     return frozenset(BACKENDS.values()) | {family.distribution for family in FAMILIES.values()}
 
 
-def find_family(name: str = "", model_type: str = "", gguf_architecture: str = "") -> str | None:
-    """The key of the known family of that name, model type or GGUF architecture."""
+def find_family(
+    name: str = "", model_type: str = "", architecture: str = "", gguf_architecture: str = ""
+) -> str | None:
+    """The key of the known family of that name, architecture, model type or GGUF architecture."""
     if name in FAMILIES:
         return name
     for key, family in FAMILIES.items():
-        if model_type and model_type in family.model_types:
-            return key
-        if gguf_architecture and gguf_architecture in family.gguf_architectures:
+        if (
+            architecture in family.architectures
+            or model_type in family.model_types
+            or gguf_architecture in family.gguf_architectures
+        ):
             return key
     return None

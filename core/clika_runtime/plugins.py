@@ -20,11 +20,11 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, cast
 
-from . import _known
+from . import _known, pipeline_tags
 from .errors import InternalError, InvalidArgumentError, UnsupportedError
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "backend_for",
     "backends",
     "broken",
+    "call",
     "device_kinds",
     "entries",
     "families",
@@ -56,6 +57,7 @@ __all__ = [
     "operators",
     "probe",
     "processors",
+    "register_family",
     "tool_parsers",
     "transforms",
 ]
@@ -73,6 +75,9 @@ CONTRACTS: Mapping[str, int] = MappingProxyType(
 _TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_COMBO = re.compile(r"\w+( *\+ *\w+)* *-> *\w+( *\+ *\w+)*")
+#: Stands for a distribution where the running program itself made a declaration.
+PROGRAM = "this program"
 
 
 # ---------------------------------------------------------------- what a plugin declares
@@ -156,9 +161,11 @@ class OpsSpec(Spec):
 @dataclass(frozen=True, kw_only=True)
 class FamilySpec(Spec):
     """A model family. What it recognizes: ``model_types`` and ``architectures`` of a config.json,
-    ``gguf_architectures`` of a GGUF file. What it offers: ``tasks`` (pipeline tags), ``modalities``
-    (``"text -> text"``), ``verbs`` of the command line. ``load`` names the family object; a family
-    without it is identity-only: recognized, not runnable."""
+    ``gguf_architectures`` of a GGUF file. What it offers: ``tasks`` (of `pipeline_tags`),
+    ``modalities`` (``"text -> text"``), ``verbs`` of the command line. ``load`` names the family
+    object; a family without it is identity-only: recognized, not runnable. ``probe_snapshot`` names
+    a function for checkpoints without a config.json: from the names of a folder's files to the
+    ``model_type`` that the checkpoint is to be treated as, or None."""
 
     vendor: str
     tasks: tuple[str, ...]
@@ -172,21 +179,35 @@ class FamilySpec(Spec):
     hidden: bool = False
     tool_parser: str = ""
     load: str = ""
+    probe_snapshot: str = ""
 
     hook: ClassVar[str] = "clika_register_families"
     needed: ClassVar[tuple[str, ...]] = ("vendor", "tasks", "modalities")
-    targets: ClassVar[tuple[str, ...]] = ("load",)
+    targets: ClassVar[tuple[str, ...]] = ("load", "probe_snapshot")
 
     def problem(self, contract: int) -> str | None:
         found = super().problem(contract)
-        if found is None and not (
-            self.model_types or self.architectures or self.gguf_architectures
-        ):
+        if found is not None:
+            return found
+        if not (self.model_types or self.architectures or self.gguf_architectures):
             return (
                 f"FamilySpec '{self.name}' is incomplete: it recognizes nothing "
                 "(model_types, architectures, gguf_architectures)"
             )
-        return found
+        for tag in self.tasks:
+            if tag not in pipeline_tags.TAGS:
+                import difflib
+
+                near = difflib.get_close_matches(tag, pipeline_tags.TAGS, 1)
+                hint = f"; did you mean '{near[0]}'?" if near else ""
+                return f"FamilySpec '{self.name}': '{tag}' is no pipeline tag{hint}"
+        for combo in self.modalities:
+            if not _COMBO.fullmatch(combo):
+                return (
+                    f"FamilySpec '{self.name}': the modalities {combo!r} are not written as "
+                    "'text -> text' or 'text+image -> text'"
+                )
+        return None
 
     @property
     def runnable(self) -> bool:
@@ -293,7 +314,7 @@ class Entry:
 
     @property
     def label(self) -> str:
-        return f"plugin '{self.name}' of {self.distribution} {self.version}"
+        return f"plugin '{self.name}' of {self.distribution} {self.version}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -556,6 +577,35 @@ class Registry:
             rows.append(Row(spec, entry))
         return rows
 
+    # -- declared by the running program
+    def register(self, spec: FamilySpec, family: Any = None) -> Row:
+        """Adds a family that no entry point carries, under the checks that entry points pass.
+
+        ``family`` is the object that ``load`` would name, for a declaration whose ``load`` is
+        empty."""
+        group = "clika_runtime.families"
+        reason = spec.problem(CONTRACTS[group])
+        if reason is None and family is not None and spec.load:
+            reason = f"FamilySpec '{spec.name}' names its code in 'load' and is given code as well"
+        if reason is not None:
+            raise InvalidArgumentError(f"register: {reason}")
+        target = f"{PROGRAM}:{spec.name}"
+        if family is not None:
+            spec = replace(spec, load=target)
+        row = Row(spec, Entry(group, spec.name, "", PROGRAM, ""))
+        rows = self._group(group).rows[FamilySpec]
+        with self._lock:
+            if spec.name in rows:
+                raise InvalidArgumentError(
+                    f"register: duplicate name '{spec.name}': already registered by "
+                    f"{rows[spec.name].entry.label}",
+                    "FAILED_PRECONDITION",
+                )
+            if family is not None:
+                self._loaded[target] = family
+            rows[spec.name] = row
+        return row
+
     # -- code of a plugin
     def load(self, row: Row) -> Any:
         target = row.spec.load
@@ -673,6 +723,17 @@ def left_out() -> tuple[Broken, ...]:
     return registry().left_out()
 
 
+def register_family(spec: FamilySpec, family: Any = None) -> Row:
+    """Adds a family to this process, beside those of the installed distributions; ``family`` is its
+    code where ``spec.load`` names none. `InvalidArgumentError` says what is incomplete or doubled.
+    """
+    if not isinstance(spec, FamilySpec):
+        raise InvalidArgumentError(
+            f"register_family: a FamilySpec is expected, got {type(spec).__name__}"
+        )
+    return registry().register(spec, family)
+
+
 def broken(group: str | None = None) -> tuple[Broken, ...]:
     """Plugins that were refused or failed; loads the group (or all of them) when that was not done
     yet."""
@@ -718,6 +779,19 @@ def load(row: Row) -> Any:
     """The object that the row's ``load`` names, imported on first use. `InternalError` with the
     code ``PLUGIN_FAILED`` names the plugin when that fails."""
     return registry().load(row)
+
+
+def call(row: Row, field: str, *arguments: Any) -> Any:
+    """What the function that the row's ``field`` names gives for the arguments. `InternalError`
+    with the code ``PLUGIN_FAILED`` names the plugin when that fails."""
+    target = getattr(row.spec, field)
+    try:
+        return _resolve(target)(*arguments)
+    except (Exception, SystemExit) as error:
+        raise InternalError(
+            f"{row.entry.label}: {target} failed: {type(error).__name__}: {error}",
+            "PLUGIN_FAILED",
+        ) from error
 
 
 def load_operator(name: str) -> bool:
@@ -851,7 +925,7 @@ def family_for(
         if wanted:
             asked.append(f"{label} '{wanted}'")
     what = ", ".join(asked) or "nothing"
-    known = _known.find_family(name, model_type, gguf_architecture)
+    known = _known.find_family(name, model_type, architecture, gguf_architecture)
     if known is None:
         raise UnsupportedError(
             f"No installed family serves {what}; installed: {', '.join(sorted(rows)) or 'none'}",

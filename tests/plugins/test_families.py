@@ -1,6 +1,8 @@
 """Family plugins, good and bad, as installed distributions in processes of their own."""
 
 import importlib
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -181,6 +183,8 @@ def test_registers_nothing(site):
         ('tasks=("text-generation",)', 'tasks="text-generation"', "must be a tuple of strings"),
         ("otter_family.model:FAMILY", "otter_family.model", "must be 'module:attribute'"),
         ("name='otter'", "name='Otter!'", "'Otter!' must be lower-case"),
+        ("text-generation", "text-generatoin", "no pipeline tag; did you mean 'text-generation'?"),
+        ("text+image -> text", "text to text", "are not written as 'text -> text'"),
     ],
 )
 def test_incomplete_declarations(site, old, new, expected):
@@ -270,7 +274,9 @@ def test_allow(site):
 
 REFUSAL = """
 from clika_runtime import _known, plugins
-_known.FAMILIES["newt"] = _known.KnownFamily("clika-family-newt", ("newt2",), ("newt",))
+_known.FAMILIES["newt"] = _known.KnownFamily(
+    "clika-family-newt", ("newt2",), ("newt",), ("NewtLM",)
+)
 try:
     plugins.family_for(**QUESTION)
 except Exception as error:
@@ -283,22 +289,51 @@ def refusal(site, question, **environ):
 
 
 def test_known_family_that_is_not_installed(site):
-    for question in ({"model_type": "newt2"}, {"gguf_architecture": "newt"}, {"name": "newt"}):
+    questions = ({"model_type": "newt2"}, {"gguf_architecture": "newt"}, {"name": "newt"})
+    for question in (*questions, {"architecture": "NewtLM", "model_type": "other"}):
         name, code, text = refusal(site, question)
         assert (name, code) == ("UnsupportedError", "FAMILY_NOT_INSTALLED")
         assert text.endswith("pip install clika-family-newt")
 
 
 def test_the_core_knows_the_families_of_this_project():
-    """What a refusal tells people to install exists, and serves what they ask for."""
-    folder = Path(__file__).resolve().parents[2] / "families"
-    assert {path.name for path in folder.iterdir() if (path / "pyproject.toml").is_file()} == OURS
-    assert set(_known.FAMILIES) == OURS
+    """The table that refusals read is the one that the script writes from the declarations."""
+    root = Path(__file__).resolve().parents[2]
+    script = root / "scripts" / "generate_known_families.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--check"], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    folders = {path.parent.name for path in root.glob("families/*/pyproject.toml")}
+    assert folders == set(_known.FAMILIES) == OURS
     for name, known in _known.FAMILIES.items():
         spec = importlib.import_module(f"clika_family_{name}.plugin").FAMILY
         assert known.distribution == f"clika-family-{name}"
-        assert known.model_types == spec.model_types
-        assert known.gguf_architectures == spec.gguf_architectures
+        for keys in ("model_types", "gguf_architectures", "architectures"):
+            assert getattr(known, keys) == getattr(spec, keys)
+
+
+def test_a_family_declared_by_the_program(site):
+    answer = site.ask(
+        """
+        from clika_runtime import plugins
+        spec = plugins.FamilySpec(name="mine", contract=1, vendor="me", tasks=("text-generation",),
+                                  modalities=("text -> text",), architectures=("MyLM",))
+        row = plugins.register_family(spec, {"code": 1})
+        answer = [plugins.family_for(architecture="MyLM") is row, plugins.load(row)["code"],
+                  row.entry.label, row.spec.runnable]
+        for wrong in (spec, 7):
+            try:
+                plugins.register_family(wrong)
+            except plugins.InvalidArgumentError as error:
+                answer.append(str(error))
+        """
+    )
+    assert answer[:4] == [True, 1, "plugin 'mine' of this program", True]
+    assert answer[4] == (
+        "register: duplicate name 'mine': already registered by plugin 'mine' of this program"
+    )
+    assert answer[5] == "register_family: a FamilySpec is expected, got int"
 
 
 def test_unknown_family(site):

@@ -16,17 +16,43 @@ from typing import Any
 from .._version import __version__
 
 __all__ = [
+    "AutoConfig",
+    "AutoModel",
     "AutoModelForCausalLM",
+    "AutoProcessor",
+    "AutoTokenizer",
+    "Family",
+    "FamilySpec",
+    "GenerationConfig",
+    "GenerativeModel",
+    "LoadOptions",
+    "Model",
+    "ModelRegistry",
     "ResolvedSource",
     "__version__",
     "load_generative",
+    "pipeline",
+    "pipeline_tags",
     "resolve",
 ]
 
 _LAZY = {
+    "AutoConfig": ".auto",
+    "AutoModel": ".auto",
     "AutoModelForCausalLM": ".auto",
+    "AutoProcessor": ".auto",
+    "AutoTokenizer": ".auto",
+    "Family": ".family",
+    "FamilySpec": "..plugins",
+    "GenerationConfig": ".generation",
+    "GenerativeModel": ".generation",
+    "LoadOptions": ".loader",
+    "Model": ".registry",
+    "ModelRegistry": ".registry",
     "ResolvedSource": ".sources",
     "load_generative": ".generation",
+    "pipeline": ".auto",
+    "pipeline_tags": "..",
     "resolve": ".sources",
 }
 

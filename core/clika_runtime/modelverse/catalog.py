@@ -6,22 +6,29 @@ neither NumPy nor the native core.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from .. import plugins
 from .._version import __version__
-from ..errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from ..errors import InternalError, InvalidArgumentError, NotFoundError, UnsupportedError
 from .sources import ResolvedSource
 
 __all__ = [
     "Identity",
     "catalog_document",
     "catalog_text",
+    "checked",
     "identify",
+    "match",
     "printable",
     "probe",
+    "probe_folder",
+    "probe_names",
+    "read_keys",
     "served_verbs",
     "verbs",
 ]
@@ -40,9 +47,9 @@ _RULE = "-" * 42
 class Identity:
     """What a checkpoint says it is, and the family that serves it.
 
-    ``model_type`` and ``architecture`` come from config.json; a GGUF has an architecture alone.
-    ``row`` is the family's row, None when no installed family claims the checkpoint; ``refusal`` is
-    then the error.
+    ``kind`` is the container (``gguf``, ``safetensors``). ``model_type`` and ``architecture`` come
+    from config.json; a GGUF has an architecture alone. ``row`` is the family's row, None when no
+    installed family claims the checkpoint; ``refusal`` is then the error.
     """
 
     kind: str
@@ -53,15 +60,13 @@ class Identity:
 
     @property
     def family(self) -> str:
+        """The family's name; empty without one."""
         return self.row.name if self.row is not None else ""
 
     @property
     def modalities(self) -> str:
-        return (
-            ", ".join(combo.replace(" ", "") for combo in self.row.spec.modalities)
-            if self.row
-            else ""
-        )
+        """The family's combinations as messages show them: ``text->text``."""
+        return ", ".join(c.replace(" ", "") for c in self.row.spec.modalities) if self.row else ""
 
 
 def probe(source: ResolvedSource) -> Identity:
@@ -69,44 +74,75 @@ def probe(source: ResolvedSource) -> Identity:
     row.
 
     Raises ``InvalidArgumentError`` for a configuration that cannot be read and ``NotFoundError``
-    for a safetensors folder without config.json.
+    for a safetensors folder without config.json that no family's ``probe_snapshot`` recognizes.
     """
     if source.kind == "gguf":
         from ..io.gguf import open_gguf
 
-        architecture = open_gguf(source.path).architecture
-        return _matched(source, "", architecture, gguf_architecture=architecture)
+        return match(source.path, "gguf", "", open_gguf(source.path).architecture)
+    return probe_folder(source.folder)
+
+
+def probe_folder(folder: Path) -> Identity:
+    """Read what the checkpoint of a folder is from its config.json alone, or, without one, from the
+    names of its files; weights need not be there."""
+    path = folder / "config.json"
+    if not path.is_file():
+        answered = probe_names(folder)
+        if answered is None:
+            raise NotFoundError(
+                f"{path}: no such file; a safetensors checkpoint needs its config.json beside the "
+                "weights"
+            )
+        return match(folder, "safetensors", answered, "")
     from ..io._files import read_json
 
-    path = source.folder / "config.json"
-    if not path.is_file():
-        raise NotFoundError(
-            f"{path}: no such file; a safetensors checkpoint needs its config.json "
-            f"beside the weights"
-        )
-    config = read_json(path)
+    return match(folder, "safetensors", *read_keys(read_json(path), path))
+
+
+def read_keys(config: Any, path: Path) -> tuple[str, str]:
+    """(model type, first architecture) of a parsed config.json."""
     if not isinstance(config, dict):
-        raise InvalidArgumentError(
-            f"{path}: expected a JSON object, found {type(config).__name__}", "MALFORMED_FILE"
-        )
+        raise _malformed(path, f"expected a JSON object, found {type(config).__name__}")
     model_type = config.get("model_type", "")
     architectures = config.get("architectures") or []
     if not isinstance(model_type, str):
-        raise InvalidArgumentError(
-            f"{path}: 'model_type' must be a string, found {model_type!r:.80}", "MALFORMED_FILE"
-        )
+        raise _malformed(path, f"'model_type' must be a string, found {model_type!r:.80}")
     if not isinstance(architectures, list) or not all(isinstance(a, str) for a in architectures):
-        raise InvalidArgumentError(
-            f"{path}: 'architectures' must be a list of strings, found {architectures!r:.80}",
-            "MALFORMED_FILE",
+        raise _malformed(
+            path, f"'architectures' must be a list of strings, found {architectures!r:.80}"
         )
     if not model_type and not architectures:
-        raise InvalidArgumentError(
-            f"{path}: neither 'model_type' nor 'architectures' says what the checkpoint is",
-            "MALFORMED_FILE",
+        raise _malformed(
+            path, "neither 'model_type' nor 'architectures' says what the checkpoint is"
         )
-    architecture = architectures[0] if architectures else ""
-    return _matched(source, model_type, architecture, architecture_key=architecture)
+    return model_type, architectures[0] if architectures else ""
+
+
+def _malformed(path: Path, problem: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"{path}: {problem}", "MALFORMED_FILE")
+
+
+def probe_names(folder: Path) -> str | None:
+    """The model type that a family's ``probe_snapshot`` gives to a folder, from the names of its
+    files; None where no family recognizes it."""
+    names: tuple[str, ...] | None = None
+    for row in plugins.families().values():
+        if not row.spec.probe_snapshot:
+            continue
+        if names is None:
+            names = tuple(sorted(entry.name for entry in os.scandir(folder) if entry.is_file()))
+        answer = plugins.call(row, "probe_snapshot", names)
+        if answer is None:
+            continue
+        if not isinstance(answer, str) or not answer:
+            raise InternalError(
+                f"{row.entry.label}: {row.spec.probe_snapshot} gives {answer!r:.80}, a model type "
+                "or None is expected",
+                "PLUGIN_FAILED",
+            )
+        return answer
+    return None
 
 
 def identify(source: ResolvedSource) -> Identity:
@@ -115,39 +151,35 @@ def identify(source: ResolvedSource) -> Identity:
     Raises ``UnsupportedError`` with the code ``FAMILY_NOT_INSTALLED`` (the message has the pip
     line) or ``FAMILY_UNKNOWN`` (it has what was read).
     """
-    identity = probe(source)
+    return checked(probe(source))
+
+
+def checked(identity: Identity) -> Identity:
+    """The identity, or its refusal raised."""
     if identity.refusal is not None:
         raise identity.refusal
     return identity
 
 
-def _matched(
-    source: ResolvedSource,
-    model_type: str,
-    architecture: str,
-    *,
-    architecture_key: str = "",
-    gguf_architecture: str = "",
-) -> Identity:
+def match(path: object, kind: str, model_type: str, architecture: str) -> Identity:
+    """The identity of a checkpoint by its keys; ``path`` names it in the refusal."""
+    keys = {"model_type": model_type}
+    keys["gguf_architecture" if kind == "gguf" else "architecture"] = architecture
     try:
-        row = plugins.family_for(
-            model_type=model_type,
-            architecture=architecture_key,
-            gguf_architecture=gguf_architecture,
-        )
+        row = plugins.family_for(**keys)
     except UnsupportedError as error:
         refusal = error
         if error.code_name == "FAMILY_UNKNOWN":
             installed = ", ".join(sorted(plugins.families())) or "none"
             refusal = UnsupportedError(
-                f"{source.path}: no model template "
+                f"{path}: no model template "
                 f"registered for model_type='{printable(model_type)}' / "
                 f"architecture='{printable(architecture)}'; installed families: {installed}",
                 "FAMILY_UNKNOWN",
             )
             refusal.__cause__ = error
-        return Identity(source.kind, model_type, architecture, None, refusal)
-    return Identity(source.kind, model_type, architecture, row)
+        return Identity(kind, model_type, architecture, None, refusal)
+    return Identity(kind, model_type, architecture, row)
 
 
 def printable(text: str, limit: int = 80) -> str:

@@ -22,11 +22,20 @@ from clika_runtime.errors import (
 )
 from clika_runtime.io import TensorInfo, make_tensor, open_gguf, open_safetensors, read_json
 
-from . import quantization
+from . import catalog, quantization
 from .config import Fields
 from .family import Family
 
-__all__ = ["Checkpoint", "LoadOptions", "LoadedModel", "identify", "load_model", "open_checkpoint"]
+__all__ = [
+    "Checkpoint",
+    "LoadOptions",
+    "LoadedModel",
+    "family_object",
+    "identify",
+    "load_model",
+    "open_checkpoint",
+    "read_config",
+]
 
 _log = logging.getLogger("clika_runtime.modelverse")
 
@@ -106,7 +115,13 @@ class Checkpoint:
             self.config: Mapping[str, Any] = self.file.metadata
         else:
             self.where = str(self.folder / "config.json")
-            config = read_json(self.where, CONFIG_LIMIT)
+            probed = None
+            if not Path(self.where).exists():
+                probed = catalog.probe_names(self.folder)
+            if probed is None:
+                config = read_json(self.where, CONFIG_LIMIT)
+            else:
+                config, self.where = {"model_type": probed}, str(self.folder)
             if not isinstance(config, dict):
                 raise InvalidArgumentError(
                     f"{self.where}: the configuration is a {type(config).__name__}, expected an "
@@ -189,15 +204,10 @@ def identify(checkpoint: Checkpoint) -> Any:
     """The registered family of a checkpoint (a row of `plugins.families()`); refuses by name when
     there is none."""
     if checkpoint.kind == "gguf":
-        return plugins.family_for(gguf_architecture=checkpoint.architecture)
-    if not checkpoint.architecture and not checkpoint.model_type:
-        raise InvalidArgumentError(
-            f"{checkpoint.where}: neither 'architectures' nor 'model_type' is given",
-            "MALFORMED_FILE",
-        )
-    return plugins.family_for(
-        architecture=checkpoint.architecture, model_type=checkpoint.model_type
-    )
+        keys = ("", checkpoint.architecture)
+    else:
+        keys = catalog.read_keys(checkpoint.config, Path(checkpoint.where))
+    return catalog.checked(catalog.match(checkpoint.path, checkpoint.kind, *keys)).row
 
 
 @dataclass
@@ -239,7 +249,7 @@ def load_model(
     _check_device(options.device)
     checkpoint = source if isinstance(source, Checkpoint) else open_checkpoint(source)
     if family is None:
-        family = _family_object(identify(checkpoint), checkpoint)
+        family = family_object(identify(checkpoint), checkpoint.path)
     config = read_config(family, checkpoint)
     compute = options.dtype_of("dtype") or checkpoint.weight_dtype()
     model = family.build(config, compute)
@@ -274,10 +284,11 @@ def _check_device(name: Any) -> None:
         )
 
 
-def _family_object(row: Any, checkpoint: Checkpoint) -> Family:
+def family_object(row: Any, path: object) -> Family:
+    """The code of a family; ``path`` names the checkpoint in the refusal of one that has none."""
     if not row.spec.runnable:
         raise UnsupportedError(
-            f"{checkpoint.path}: the family '{row.name}' recognizes this checkpoint and runs none "
+            f"{path}: the family '{row.name}' recognizes this checkpoint and runs none "
             "(identity-only)"
         )
     found = plugins.load(row)
