@@ -30,10 +30,12 @@ __all__ = [
     "ModelRegistry",
     "ResolvedSource",
     "__version__",
+    "hub",
     "load_generative",
     "pipeline",
     "pipeline_tags",
     "resolve",
+    "snapshot_download",
 ]
 
 _LAZY = {
@@ -50,10 +52,12 @@ _LAZY = {
     "Model": ".registry",
     "ModelRegistry": ".registry",
     "ResolvedSource": ".sources",
+    "hub": ".hub",
     "load_generative": ".generation",
     "pipeline": ".auto",
     "pipeline_tags": "..",
     "resolve": ".sources",
+    "snapshot_download": ".hub",
 }
 
 
@@ -61,7 +65,9 @@ def __getattr__(name: str) -> Any:
     module = _LAZY.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(module, __name__), name)
+    value: Any = importlib.import_module(module, __name__)
+    if module != f".{name}":
+        value = getattr(value, name)
     globals()[name] = value
     return value
 

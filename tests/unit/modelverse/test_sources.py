@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from clika_runtime.errors import InvalidArgumentError, NotFoundError, UnsupportedError
-from clika_runtime.modelverse.sources import ResolvedSource, human_size, resolve
+from clika_runtime.modelverse.sources import ResolvedSource, human_size, place, resolve
 from clika_runtime.modelverse.sources.package import _version_key, parse_requirement
+from clika_runtime.modelverse.sources.reference import Reference
 
 
 def touch(folder: Path, *names: str) -> Path:
@@ -64,8 +65,11 @@ def test_several_options_are_never_guessed_between(tmp_path):
         resolve(tmp_path)
     text = str(caught.value)
     assert "ships 2 weight options; pick one:" in text
-    assert ":m-Q4_1" in text
-    assert ":m-Q8_0" in text
+    assert ":Q4_1" in text
+    assert ":Q8_0" in text
+    assert f"by exact file ({tmp_path}/m-Q4_1.gguf, or --weights <file>.gguf)" in text
+    assert resolve(tmp_path, weights="m-Q8_0.gguf").path.name == "m-Q8_0.gguf"
+    assert resolve(f"{tmp_path}:latest").path.name == "m-Q8_0.gguf"
     assert resolve(f"{tmp_path}:q8").path.name == "m-Q8_0.gguf"
     with pytest.raises(InvalidArgumentError, match="matches 2 options"):
         resolve(f"{tmp_path}:m-")
@@ -118,18 +122,30 @@ def test_what_does_not_exist(spec, tmp_path, monkeypatch):
     assert caught.value.code_name == "NO_SUCHFILE"
 
 
-@pytest.mark.parametrize(
-    "spec", ["org/name", "HuggingFaceTB/SmolLM2-135M-Instruct", "org/name:Q4_K_M"]
-)
-def test_hub_ids_are_refused_by_name(spec, tmp_path, monkeypatch):
+def test_ids_and_urls_name_a_repository_of_the_hub(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UnsupportedError, match="hub repositories are not served yet"):
-        resolve(spec)
+    for spec in ("org/name", "org/name:Q4_K_M", "https://huggingface.co/org/name"):
+        assert isinstance(place(spec), Reference)
 
 
-def test_urls_are_refused_by_name():
-    with pytest.raises(UnsupportedError, match="URLs are not served yet"):
-        resolve("https://huggingface.co/org/name")
+@pytest.mark.parametrize(
+    ("spec", "options", "message"),
+    [
+        ("pkg:x", {"weights": "Q4"}, "a package carries one model"),
+        ("pkg:x", {"revision": "main"}, "is no hub repository"),
+        (".", {"revision": "main"}, "is no hub repository"),
+        (".:Q4", {"weights": "Q8"}, "names the weight option 'Q4', and 'Q8' is given"),
+        ("o/r:Q4", {"weights": "Q8"}, "names the weight option 'Q4', and 'Q8' is given"),
+        ("o/r", {"weights": " "}, "the weight option is empty"),
+        ("o/r", {"revision": ""}, "the revision is empty"),
+        ("o/r", {"revision": "../x"}, "is no revision"),
+        ("o/r", {"revision": "a b"}, "is no revision"),
+        ("o/r/m.gguf", {"weights": "Q8"}, "names the file or folder 'm.gguf'"),
+    ],
+)
+def test_options_beside_a_source_must_mean_something(spec, options, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        place(spec, **options)
 
 
 @pytest.mark.parametrize("spec", ["", "   ", "a\0b"])

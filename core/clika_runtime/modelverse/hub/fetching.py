@@ -1,0 +1,151 @@
+"""Fetching the files of a model: the space is checked first, then several come at a time."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...errors import ClikaRTError, UnavailableError
+from ..sources import cache
+from ..sources.reference import Reference
+from .client import RemoteFile, Stopped
+from .progress import Progress
+from .storage import Storage
+from .transfer import fetch_file
+
+__all__ = ["WORKERS", "fetch_files", "missing_bytes"]
+
+WORKERS = 8
+_GRACE_S = 2.0  # for the transfers under way to see that they are to stop
+
+
+def missing_bytes(
+    storage: Storage, commit: str, files: Sequence[RemoteFile], verify: bool = False
+) -> tuple[list[RemoteFile], int]:
+    """The files that the snapshot lacks, and how many bytes they still take on the disk."""
+    lacking = [file for file in files if not storage.holds(commit, file, verify=verify)]
+    total = 0
+    seen: set[str] = set()
+    for file in lacking:
+        if file.etag in seen or _size(storage.blob(file)) == file.size:
+            continue
+        seen.add(file.etag)
+        total += max(file.size - _size(storage.partial(file)), 0)
+    return lacking, total
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def fetch_files(
+    reference: Reference,
+    commit: str,
+    files: Sequence[RemoteFile],
+    storage: Storage,
+    progress: Progress,
+    *,
+    verify: bool = False,
+) -> None:
+    """Bring ``files`` into the snapshot, those that it holds already excepted. When one fails the
+    others stop, and what has arrived of them is kept for the next call."""
+    lacking, nbytes = missing_bytes(storage, commit, files, verify)
+    present = {file.name for file in files} - {file.name for file in lacking}
+    for file in files:
+        if file.name in present:
+            storage.make_real(commit, file)
+    if not lacking:
+        return
+    try:
+        storage.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnavailableError(
+            f"'{reference.shown}': the cache cannot be written: {error}; name another folder with "
+            "--cache-dir"
+        ) from error
+    if nbytes:
+        cache.check_space(storage.folder, nbytes, f"'{reference.shown}'")
+    # Equal contents are fetched once and placed twice, so they follow each other in one thread.
+    groups: dict[str, list[RemoteFile]] = {}
+    for file in lacking:
+        groups.setdefault(file.etag, []).append(file)
+    _Crew(reference, commit, list(groups.values()), storage, progress).run()
+
+
+class _Crew:
+    """Threads that take one group of files after the other."""
+
+    def __init__(
+        self,
+        reference: Reference,
+        commit: str,
+        groups: list[list[RemoteFile]],
+        storage: Storage,
+        progress: Progress,
+    ) -> None:
+        self.reference, self.commit = reference, commit
+        self.storage, self.progress = storage, progress
+        self.stop = threading.Event()
+        self.ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        self.work: queue.SimpleQueue[list[RemoteFile]] = queue.SimpleQueue()
+        for group in groups:
+            self.work.put(group)
+        # Daemons: a transfer that hangs in a dead connection does not keep the process alive.
+        self.threads = [
+            threading.Thread(target=self._labour, name=f"fetch-{i}", daemon=True)
+            for i in range(min(WORKERS, len(groups)))
+        ]
+
+    def run(self) -> None:
+        for thread in self.threads:
+            thread.start()
+        try:
+            for _ in self.threads:
+                failure = self._next()
+                if failure is not None:
+                    raise failure
+        except BaseException:
+            self.stop.set()
+            for thread in self.threads:
+                thread.join(_GRACE_S)
+            raise
+
+    def _next(self) -> BaseException | None:
+        while True:  # short waits, so that Ctrl-C is seen on every system
+            try:
+                return self.ended.get(timeout=0.2)
+            except queue.Empty:
+                continue
+
+    def _labour(self) -> None:
+        failure: BaseException | None = None
+        try:
+            while not self.stop.is_set():
+                try:
+                    group = self.work.get_nowait()
+                except queue.Empty:
+                    break
+                for file in group:
+                    self._one(file)
+        except Stopped:
+            pass
+        except BaseException as error:
+            failure = error
+        self.ended.put(failure)
+
+    def _one(self, file: RemoteFile) -> None:
+        moved = self.progress.file(file.name, file.size)
+        try:
+            fetch_file(self.reference, self.commit, file, self.storage, self.stop, moved)
+        except ClikaRTError:
+            raise
+        except OSError as error:
+            raise UnavailableError(
+                f"'{self.reference.shown}': {file.name} cannot be written: {error}"
+            ) from error
+        self.progress.done(file.name, file.size)
