@@ -22,14 +22,16 @@ from clika_runtime.errors import (
 )
 from clika_runtime.io import TensorInfo, make_tensor, open_gguf, open_safetensors, read_json
 
-from . import catalog, quantization
+from . import catalog, fit, quantization, requirements
 from .config import Fields
 from .family import Family
 
 __all__ = [
     "Checkpoint",
+    "Described",
     "LoadOptions",
     "LoadedModel",
+    "describe",
     "family_object",
     "identify",
     "load_model",
@@ -236,6 +238,34 @@ def read_config(family: Family, checkpoint: Checkpoint) -> Any:
     return family.config_from_hf(Fields(checkpoint.config, checkpoint.where))
 
 
+@dataclass(frozen=True)
+class Described:
+    """A checkpoint and the tree of its family, which holds no bytes yet: ``names`` says which
+    tensor each slot takes, ``dtype`` is that of activations."""
+
+    checkpoint: Checkpoint
+    family: Family
+    config: Any
+    model: Any
+    names: Mapping[str, str]
+    dtype: Any
+
+
+def describe(
+    source: Any, options: LoadOptions | None = None, family: Family | None = None
+) -> Described:
+    """Opens a checkpoint and builds its family's tree without any weights, after the checks of
+    names and shapes."""
+    checkpoint = source if isinstance(source, Checkpoint) else open_checkpoint(source)
+    if family is None:
+        family = family_object(identify(checkpoint), checkpoint.path)
+    config = read_config(family, checkpoint)
+    compute = (options or LoadOptions()).dtype_of("dtype") or checkpoint.weight_dtype()
+    model = family.build(config, compute)
+    names = _match_names(family, checkpoint, model)
+    return Described(checkpoint, family, config, model, names, compute)
+
+
 def load_model(
     source: Any, options: LoadOptions | None = None, family: Family | None = None
 ) -> LoadedModel:
@@ -244,17 +274,18 @@ def load_model(
     Dense weights stay views of the mapped file where the backend takes them as they are; packed
     ones are brought into the backend's layout once, and the file's pages are given back. Refused
     with file, key and both values: missing tensors, tensors nobody asked for, shapes that do not
-    fit."""
+    fit; a model that cannot fit the device's memory, before anything is allocated."""
     options = options or LoadOptions()
     _check_device(options.device)
-    checkpoint = source if isinstance(source, Checkpoint) else open_checkpoint(source)
-    if family is None:
-        family = family_object(identify(checkpoint), checkpoint.path)
-    config = read_config(family, checkpoint)
-    compute = options.dtype_of("dtype") or checkpoint.weight_dtype()
-    model = family.build(config, compute)
-    names = _match_names(family, checkpoint, model)
-    _bind(checkpoint, model, names, compute, options)
+    found = describe(source, options, family)
+    checkpoint, family, config = found.checkpoint, found.family, found.config
+    model, compute = found.model, found.dtype
+    place = fit.place_of(options.device)
+    requirements.admit(
+        fit.budget_for(checkpoint, config, model, found.names, compute, options, place),
+        checkpoint.path,
+    )
+    _bind(checkpoint, model, found.names, compute, options)
     _set_extras(family, checkpoint, model)
     if checkpoint.cache_scales:
         _log.warning(

@@ -39,6 +39,7 @@ ROOT_VERBS: dict[str, tuple[str, str]] = {
     "list": (".listing", "print the installed model families (the catalog); no network"),
     "devices": (".devices", "print the compute devices of this machine"),
     "info": (".info", "say what a model source is; no weights are loaded"),
+    "check": (".check", "say what a model needs on each device, and whether it fits"),
     "completion": (".completion", "print a completion script for a shell"),
 }
 

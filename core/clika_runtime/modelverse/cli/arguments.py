@@ -11,9 +11,11 @@ import math
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-__all__ = ["PROGRAM", "Parser", "UsageError", "add_common", "split"]
+__all__ = ["MAX_SEQ", "PROGRAM", "Parser", "UsageError", "add_common", "split"]
 
 PROGRAM = "clikart-cli"
+#: The context window of a command that is given none: the checkpoint's, at most this.
+MAX_SEQ = 4096
 # The common flags that take a value; the splitter has to know them.
 _VALUED = ("--cache-dir",)
 _PLAIN = ("-v", "--verbose", "-q", "--quiet", "--no-color", "--offline")

@@ -12,6 +12,7 @@ from typing import Any
 from ... import device as devices
 from ... import plugins
 from ...errors import ClikaRTError
+from .tables import table
 
 _COLUMNS = (
     "device",
@@ -54,10 +55,7 @@ def run(arguments: Any) -> int:
         print("== compute devices on this machine ==")
         for backend in backends:
             print(f"{backend['api']} {backend['status']}")
-        table = [_COLUMNS, *(tuple(_cell(row[c]) for c in _COLUMNS) for row in rows)]
-        widths = [max(len(line[i]) for line in table) for i in range(len(_COLUMNS))]
-        for line in table:
-            print("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip())
+        print(table(_COLUMNS, [[_cell(row[c]) for c in _COLUMNS] for row in rows]))
     return 0
 
 

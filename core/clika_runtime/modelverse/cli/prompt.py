@@ -18,10 +18,9 @@ from .. import catalog
 from ..knobs import REAL, WHOLE
 from ..sources import ResolvedSource, human_size
 from . import EXIT_OK
-from .arguments import Parser, number
+from .arguments import MAX_SEQ, Parser, number
 
 _log = logging.getLogger("clika_runtime.modelverse")
-_MAX_SEQ = 4096
 _MAX_MESSAGE = 64 << 20  # bytes of standard input
 # How the library names what a flag of ours sets.
 _FLAG_OF = {
@@ -97,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-seq",
         type=number(int, 1),
         metavar="N",
-        help=f"the whole context window (default: the checkpoint's, at most {_MAX_SEQ})",
+        help=f"the whole context window (default: the checkpoint's, at most {MAX_SEQ})",
     )
     load.add_argument(
         "--dtype",
@@ -255,7 +254,7 @@ def _run(source: ResolvedSource, given: dict[str, Any]) -> int:
         places,
         {
             "mode": "exact" if given.get("exact") else "fast",
-            "max_seq": given.get("max_seq", _MAX_SEQ),
+            "max_seq": given.get("max_seq", MAX_SEQ),
             "dtype": given.get("dtype"),
         },
     )
@@ -319,7 +318,7 @@ def _report_options(
     rows.append(("dtype", report.get("compute_dtype"), flag.get("dtype", "checkpoint")))
     rows.append(("weights", report.get("mode"), "flag" if given.get("exact") else "default"))
     window = "checkpoint"
-    if model.window == given.get("max_seq", _MAX_SEQ):
+    if model.window == given.get("max_seq", MAX_SEQ):
         window = "flag" if "max_seq" in given else "default"
     rows.append(("max-seq", model.window, window))
     plain = type(model.defaults)()

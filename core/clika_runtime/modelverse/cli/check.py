@@ -1,0 +1,121 @@
+"""``check SOURCE``: what the model needs on each device, and whether it fits.
+
+No weights are read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..._version import __version__
+from ...errors import InvalidArgumentError
+from . import EXIT_OK, resolve_source
+from .arguments import MAX_SEQ, UsageError, number
+from .tables import table
+
+if TYPE_CHECKING:
+    from ..requirements import Budget
+
+#: The version of the JSON document (``docs/schemas/check.json``).
+SCHEMA = 1
+DEFAULTS = {"max_seq": MAX_SEQ}
+_HEAD = (
+    "device",
+    "weights",
+    "cache/token",
+    "cache dtype",
+    "context",
+    "activations",
+    "total",
+    "memory",
+    "fits",
+    "largest",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "source", metavar="SOURCE", help="the model: a directory, a file, a package"
+    )
+    parser.add_argument(
+        "--max-seq",
+        type=number(int, 1),
+        metavar="N",
+        help=f"the sequence length judged (default: the checkpoint's, at most {MAX_SEQ})",
+    )
+    parser.add_argument(
+        "--assume-device",
+        action="append",
+        metavar="NAME=SIZE",
+        help="judge a device that is not here too, such as phone=8G; may be given several times",
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="the verdicts as a JSON document")
+    form.add_argument("--csv", action="store_true", help="the table as CSV, every term a column")
+
+
+def run(arguments: Any) -> int:
+    given = vars(arguments)
+    from ..fit import check, parse_place
+
+    assumed = given.get("assume_device", [])
+    for text in assumed:
+        try:
+            parse_place(text)
+        except InvalidArgumentError as error:
+            raise UsageError(f"argument --assume-device: {error}") from error
+    source = resolve_source(given["source"], arguments)
+    budgets = check(source, max_seq=given.get("max_seq", MAX_SEQ), assume=assumed)
+    if given.get("json"):
+        document = {
+            "schema": SCHEMA,
+            "runtime": __version__,
+            "source": source.spec,
+            "name": source.name,
+            "devices": [budget.terms() for budget in budgets],
+        }
+        print(json.dumps(document, indent=2, ensure_ascii=False))
+    elif given.get("csv"):
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(budgets[0].terms())
+        writer.writerows(map(_cells, budgets))
+    else:
+        print(text_of(budgets))
+    return EXIT_OK
+
+
+def _cells(budget: Budget) -> list[str]:
+    words = {True: "yes", False: "no", None: "-"}
+    return [
+        words[value] if value is None or isinstance(value, bool) else str(value)
+        for value in budget.terms().values()
+    ]
+
+
+def text_of(budgets: Sequence[Budget]) -> str:
+    """The verdicts for people: one row per device."""
+    from ..sources import human_size
+
+    rows = []
+    for item in budgets:
+        unknown = item.memory is None
+        rows.append(
+            (
+                item.device,
+                human_size(item.weights),
+                human_size(item.cache_per_token),
+                item.cache_dtype,
+                str(item.window),
+                human_size(item.activations + item.workspace),
+                human_size(item.total),
+                "-" if item.memory is None else human_size(item.memory),
+                "-" if unknown else "yes" if item.fits else "no",
+                str(item.largest_window) if item.largest_window else "-" if unknown else "none",
+            )
+        )
+    return table(_HEAD, rows)
