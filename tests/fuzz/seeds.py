@@ -175,13 +175,16 @@ def write_graph(path: Path) -> None:
     base = crt.tensor(np.arange(8, dtype=np.float32).reshape(4, 2))
     rows = crt.zeros((2, 34), dtype=crt.uint8)
     packed = crt.make_quantized(rows, "GGUF_Q8_0", [32, 2]).tensor
+    repacked = crt.pack_weight(crt.make_quantized(rows, "GGUF_Q8_0", [32, 2]).tensor, "fast")
 
     def fn(x: Any, wide: Any) -> Any:
         state.add_(1.0)
         view = x.reshape(-1, 2)[1:] * base[1]
         (z,) = cond(x.sum() > 0, lambda a: a + state, lambda a: a, [base[0]])
         _, sums = scan(lambda s, a: (s + a, s * a), [crt.zeros(2)], [base])
-        return [crt.relu(view) + 1.0, crt.linear(wide, packed), z, sums, crt.softmax(x, -1)]
+        head = x[:2] * 2.0
+        both = crt.linear(wide, packed) + crt.linear(wide, repacked)
+        return [crt.relu(view) + 1.0, both, z, sums, crt.softmax(x, -1), head]
 
     given = (crt.ones(3, 4), crt.ones(2, 32))
     graph = crt.trace(fn, example_inputs=given, dynamic_axes={"x": {0: "n"}}).graph

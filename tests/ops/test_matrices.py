@@ -178,6 +178,7 @@ def test_refusals() -> None:
         (lambda: ops.cond(flat, "fro"), "square"),
         (lambda: ops.lstsq(flat, crt.ones(3, 1)), "does not fit"),
         (lambda: ops.lstsq(flat, crt.ones(2, 1), driver="x"), "is not one of"),
+        (lambda: ops.lstsq(flat, crt.ones(2, 1), rcond=float("nan")), "rcond is NaN"),
         (lambda: ops.lstsq(flat, crt.ones(2, 1, dtype=crt.float64)), "dtype float32"),
         (lambda: ops.lu_solve(square, crt.ones(1, dtype=crt.int32), square), "do not fit"),
         (lambda: ops.lu_unpack(square, crt.ones(1, dtype=crt.int32)), "do not fit"),

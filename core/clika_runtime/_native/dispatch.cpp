@@ -511,6 +511,28 @@ Storage* weight_storage(int32_t device, size_t nbytes) {
   return Storage::borrow(data, nbytes, device, Storage::kBorrowed, release_share, region, true);
 }
 
+// Calls a backend's function from `source` into a record with memory of its own, which a failure gives back.
+template <class Function>
+ErrorPtr repack(const clika_value* source, TensorRecord* record, const char* operation, const Function& function) {
+  clika_value target;
+  record->fill(&target, record->data());
+  clika_call call{};
+  call.size = sizeof(call);
+  call.n_inputs = 1;
+  call.n_outputs = 1;
+  call.inputs = source;
+  call.outputs = &target;
+  call.core = core_table();
+  CallContext context;
+  call.context = &context;
+  const int32_t status = function(&call);
+  if (status == CLIKA_OK) return nullptr;
+  record->storage->drop();
+  return context.error
+             ? context.error
+             : make_error(status, "INTERNAL", std::string(operation) + ": the backend failed and gave no reason");
+}
+
 }  // namespace
 
 ErrorPtr pack_weight(const TensorRecord& weight, int32_t mode, TensorRecord* packed) {
@@ -540,24 +562,40 @@ ErrorPtr pack_weight(const TensorRecord& weight, int32_t mode, TensorRecord* pac
   }
   packed->offset = 0;
   packed->layout = info.layout;
-  clika_value target;
-  packed->fill(&target, packed->data());
-  clika_call call{};
-  call.size = sizeof(call);
-  call.n_inputs = 1;
-  call.n_outputs = 1;
-  call.inputs = &source;
-  call.outputs = &target;
-  call.core = core_table();
-  CallContext context;
-  call.context = &context;
-  const int32_t status = backend->table->pack(&call, mode);
-  if (status != CLIKA_OK) {
-    packed->storage->drop();
-    return context.error ? context.error
-                         : make_error(status, "INTERNAL", "pack_weight: the backend failed and gave no reason");
+  packed->pack_mode = mode;
+  return repack(&source, packed, "pack_weight", [&](const clika_call* call) { return backend->table->pack(call, mode); });
+}
+
+ErrorPtr unpack_weight(const TensorRecord& packed, TensorRecord* weight) {
+  const Backend* backend = backend_by_id(device_backend(packed.device));
+  const clika_backend* table = backend == nullptr ? nullptr : backend->table;
+  if (table == nullptr || table->size < offsetof(clika_backend, unpack) + sizeof(table->unpack) ||
+      table->unpack == nullptr) {
+    return make_error(CLIKA_UNSUPPORTED, "NOT_IMPLEMENTED_FOR_LAYOUT",
+                      "unpack_weight: the weight is in layout " + std::to_string(packed.layout) + " of backend '" +
+                          (backend == nullptr ? "?" : backend->name) +
+                          "', which has no way back to the published form; keep the weight as published");
   }
-  return nullptr;
+  if (ErrorPtr error = settle(packed)) return error;
+  const clika_block block = clika_block_of(packed.scheme);
+  if (block.columns == 0) {
+    return make_error(CLIKA_UNSUPPORTED, "NOT_IMPLEMENTED_FOR_LAYOUT",
+                      "unpack_weight: a dense weight in layout " + std::to_string(packed.layout) +
+                          " has no published payload");
+  }
+  *weight = packed;
+  weight->layout = CLIKA_LAYOUT_PUBLISHED;
+  weight->pack_mode = 0;
+  weight->offset = 0;
+  const auto nbytes = static_cast<size_t>(packed.numel() / block.columns * block.bytes);
+  weight->storage = Storage::create(device_allocator(packed.device), nbytes, packed.device, false);
+  if (weight->storage == nullptr || (nbytes != 0 && weight->storage->data() == nullptr)) {
+    if (weight->storage != nullptr) weight->storage->drop();
+    return out_of_memory(static_cast<int64_t>(nbytes));
+  }
+  clika_value source;
+  packed.fill(&source, packed.data());
+  return repack(&source, weight, "unpack_weight", [&](const clika_call* call) { return table->unpack(call); });
 }
 
 ErrorPtr copy_device(const TensorRecord& from, TensorRecord* to) {

@@ -111,6 +111,8 @@ bool settled(const TensorRecord& record);
 // Gives mapped pages of a weight that was repacked back to the system.
 void drop_pages(const TensorRecord& record);
 ErrorPtr pack_weight(const TensorRecord& weight, int32_t mode, TensorRecord* packed);
+// The payload of a repacked weight as it was published.
+ErrorPtr unpack_weight(const TensorRecord& packed, TensorRecord* weight);
 ErrorPtr copy_device(const TensorRecord& from, TensorRecord* to);
 
 // A number operand in the bytes of a dtype; false when an integer does not fit.

@@ -574,6 +574,8 @@ cdef class Op:
         results = record.infer(*metas)
         single = not isinstance(results, (tuple, list))
         outputs = (results,) if single else tuple(results)
+        if record.mutates is not None:
+            self._check_target(values)
         cdef Binding* made = new Binding()
         cdef unique_ptr[Binding] owner
         owner.reset(made)
@@ -643,10 +645,28 @@ cdef class Op:
         self.cache.insert(move_binding(owner))
         return None
 
+    cdef int _target(self) except -1:
+        """Which argument the operator writes to."""
+        return [i for i in range(self.n_args) if self.kinds[i] == _TENSOR][self.record.mutates]
+
+    cdef int _check_target(self, list values) except -1:
+        """Refuses a write to a tensor that shows one element at several places, as `expand` makes it."""
+        cdef Tensor target = values[self._target()]
+        cdef int32_t d
+        sizes = target._sizes()
+        if 0 in sizes:
+            return 0
+        for d in range(target.record.rank):
+            size = sizes[d]
+            if target.record.strides[d] == 0 and (size.bounds()[1] if isinstance(size, SymInt) else size) > 1:
+                raise invalid(f"{self.name}: more than one element of the written tensor of shape "
+                              f"{[*sizes]} refers to a single memory location (its stride at dim {d} is 0, as "
+                              "expand() leaves it); clone() it before the write")
+        return 0
+
     cdef int _check_fake_write(self, list values) except -1:
         """A call without bytes writes nothing: right where the target is fake too, else a lost write."""
-        slots = [i for i in range(self.n_args) if self.kinds[i] == _TENSOR]
-        target = slots[self.record.mutates]
+        target = self._target()
         if not _is_fake(values[target]):
             raise invalid(f"{self.name}: {self.args[target].name} has bytes to write and another input is on device "
                           "meta, which has none to give; move both to one device")

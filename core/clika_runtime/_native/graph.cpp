@@ -9,9 +9,9 @@ namespace {
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max() / 4;
 
 int64_t floor_div(int64_t a, int64_t b) {
-  if (b == 0) return 0;
+  if (b <= 0) return 0;
   const int64_t q = a / b;
-  return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
+  return a % b < 0 ? q - 1 : q;
 }
 int64_t clamp_mul(int64_t a, int64_t b) {
   const long double product = static_cast<long double>(a) * static_cast<long double>(b);
@@ -33,7 +33,7 @@ int64_t Sizes::symbol(const std::string& name, int64_t low, int64_t high) {
     }
   }
   const auto id = static_cast<int32_t>(factors_.size());
-  factors_.push_back({name, low, high, 0, 0, false});
+  factors_.push_back({name, low, high});
   symbols_.push_back(id);
   return intern({{Monomial{id}, 1}});
 }
@@ -88,19 +88,31 @@ int64_t Sizes::multiply(int64_t a, int64_t b) {
   return intern(std::move(product));
 }
 
-int64_t Sizes::opaque(int64_t a, int64_t b, bool remainder) {
+int64_t Sizes::opaque(int64_t a, int64_t b, Kind kind) {
   for (size_t i = 0; i < factors_.size(); ++i) {
     const Factor& factor = factors_[i];
-    if (factor.name.empty() && factor.a == a && factor.b == b && factor.remainder == remainder) {
+    if (factor.kind == kind && factor.a == a && factor.b == b) {
       return intern({{Monomial{static_cast<int32_t>(i)}, 1}});
     }
   }
   int64_t low_a, high_a, low_b, high_b;
   bounds(a, &low_a, &high_a);
   bounds(b, &low_b, &high_b);
-  Factor factor{"", 0, 0, a, b, remainder};
-  factor.low = remainder ? 0 : floor_div(low_a, std::max<int64_t>(high_b, 1));
-  factor.high = remainder ? std::max<int64_t>(high_b - 1, 0) : floor_div(high_a, std::max<int64_t>(low_b, 1));
+  Factor factor{"", 0, 0, a, b, kind};
+  if (kind == Kind::kQuotient) {  // 0 where the divisor is not above 0
+    const int64_t least = std::max<int64_t>(low_b, 1), most = std::max<int64_t>(high_b, 1);
+    factor.low = std::min(floor_div(low_a, least), floor_div(low_a, most));
+    factor.high = std::max(floor_div(high_a, least), floor_div(high_a, most));
+    if (low_b <= 0) {
+      factor.low = std::min<int64_t>(factor.low, 0);
+      factor.high = std::max<int64_t>(factor.high, 0);
+    }
+  } else if (kind == Kind::kRemainder) {
+    factor.high = std::max<int64_t>(high_b - 1, 0);
+  } else {
+    factor.low = std::max<int64_t>(std::min(low_a, low_b), 0);
+    factor.high = std::max<int64_t>(std::min(high_a, high_b), 0);
+  }
   factors_.push_back(factor);
   return intern({{Monomial{static_cast<int32_t>(factors_.size()) - 1}, 1}});
 }
@@ -127,7 +139,7 @@ int64_t Sizes::floor_divide(int64_t a, int64_t b) {
     }
     if (exact) return intern(std::move(quotient));
   }
-  return opaque(a, b, false);
+  return opaque(a, b, Kind::kQuotient);
 }
 
 int64_t Sizes::modulo(int64_t a, int64_t b) {
@@ -135,7 +147,34 @@ int64_t Sizes::modulo(int64_t a, int64_t b) {
   if (b == 1) return 0;
   const int64_t quotient = floor_divide(a, b);
   if (multiply(quotient, b) == a) return 0;
-  return opaque(a, b, true);
+  return opaque(a, b, Kind::kRemainder);
+}
+
+int64_t Sizes::minimum(int64_t a, int64_t b) {
+  if (a >= 0 && b >= 0) return std::min(a, b);
+  Polynomial difference = polynomial(a);
+  for (const auto& [monomial, coefficient] : polynomial(b)) {
+    difference[monomial] = clamp(clamp_add(difference[monomial], -coefficient));
+  }
+  int64_t low, high, least;
+  bounds(difference, &low, &high);
+  for (const auto& [known, smaller] : {std::pair{high <= 0, a}, std::pair{low >= 0, b}}) {
+    if (!known) continue;
+    bounds(smaller, &least, &high);
+    if (least >= 0) return smaller;
+  }
+  for (const auto& [one, other] : {std::pair{a, b}, std::pair{b, a}}) {  // min(x, 5) and 3 is min(x, 3)
+    if (one >= 0 || other < 0) continue;
+    const Polynomial& terms = expressions_[static_cast<size_t>(-(one + 1))];
+    if (terms.size() != 1 || terms.begin()->second != 1 || terms.begin()->first.size() != 1) continue;
+    const Factor factor = factors_[terms.begin()->first[0]];
+    if (factor.kind == Kind::kMinimum && factor.b >= 0) return minimum(factor.a, std::min(factor.b, other));
+  }
+  return opaque(std::min(a, b), std::max(a, b), Kind::kMinimum);
+}
+
+int64_t Sizes::apply(Kind kind, int64_t a, int64_t b) {
+  return kind == Kind::kQuotient ? floor_divide(a, b) : kind == Kind::kRemainder ? modulo(a, b) : minimum(a, b);
 }
 
 int64_t Sizes::take(const Sizes& from, int64_t size, const std::map<std::string, int64_t>& given) {
@@ -147,9 +186,9 @@ int64_t Sizes::take(const Sizes& from, int64_t size, const std::map<std::string,
     for (int32_t id : monomial) {
       const Factor factor = from.factors_[id];
       int64_t value;
-      if (factor.name.empty()) {  // its operands use only factors with smaller ids
+      if (factor.kind != Kind::kSymbol) {  // its operands use only factors with smaller ids
         const int64_t a = take(from, factor.a, given), b = take(from, factor.b, given);
-        value = factor.remainder ? modulo(a, b) : floor_divide(a, b);
+        value = apply(factor.kind, a, b);
       } else {
         const auto found = given.find(factor.name);
         value = found != given.end() ? found->second : symbol(factor.name, factor.low, factor.high);
@@ -166,17 +205,22 @@ void Sizes::bounds(int64_t size, int64_t* low, int64_t* high) const {
     *low = *high = size;
     return;
   }
+  bounds(expressions_[static_cast<size_t>(-(size + 1))], low, high);
+}
+
+// Interval arithmetic; a quotient may be below 0.
+void Sizes::bounds(const Polynomial& polynomial, int64_t* low, int64_t* high) const {
   *low = *high = 0;
-  for (const auto& [monomial, coefficient] : expressions_[static_cast<size_t>(-(size + 1))]) {
-    int64_t a = 1, b = 1;  // factors are never negative
+  for (const auto& [monomial, coefficient] : polynomial) {
+    int64_t a = coefficient, b = coefficient;
     for (int32_t id : monomial) {
-      a = clamp_mul(a, factors_[id].low);
-      b = clamp_mul(b, factors_[id].high);
+      const auto [least, most] = std::minmax({clamp_mul(a, factors_[id].low), clamp_mul(a, factors_[id].high),
+                                              clamp_mul(b, factors_[id].low), clamp_mul(b, factors_[id].high)});
+      a = least;
+      b = most;
     }
-    *low += coefficient >= 0 ? clamp_mul(coefficient, a) : clamp_mul(coefficient, b);
-    *high += coefficient >= 0 ? clamp_mul(coefficient, b) : clamp_mul(coefficient, a);
-    *low = std::max(-kMax, std::min(kMax, *low));
-    *high = std::max(-kMax, std::min(kMax, *high));
+    *low = clamp(clamp_add(*low, a));
+    *high = clamp(clamp_add(*high, b));
   }
 }
 
@@ -191,9 +235,12 @@ std::string Sizes::text(int64_t size) const {
     for (int32_t id : monomial) {
       const Factor& factor = factors_[id];
       if (!term.empty()) term += "*";
-      term += factor.name.empty() ? "(" + text(factor.a) + (factor.remainder ? " % " : " // ") +
-                                        text(factor.b) + ")"
-                                  : factor.name;
+      if (factor.kind == Kind::kSymbol) {
+        term += factor.name;
+        continue;
+      }
+      const char* sign = factor.kind == Kind::kQuotient ? " // " : factor.kind == Kind::kRemainder ? " % " : ", ";
+      term += (factor.kind == Kind::kMinimum ? "min(" : "(") + text(factor.a) + sign + text(factor.b) + ")";
     }
     out += term;
   }
@@ -222,7 +269,7 @@ void Sizes::mark_symbols(int64_t size, std::vector<uint8_t>* marked) const {
   for (const auto& term : expressions_[static_cast<size_t>(-(size + 1))]) {
     for (int32_t id : term.first) {
       const Factor& factor = factors_[id];
-      if (factor.name.empty()) {
+      if (factor.kind != Kind::kSymbol) {
         mark_symbols(factor.a, marked);
         mark_symbols(factor.b, marked);
         continue;
@@ -246,14 +293,19 @@ void Sizes::evaluate(const std::vector<int64_t>& symbols, std::vector<int64_t>* 
     }
     return sum;
   };
-  // A quotient's operands use only factors with smaller ids.
+  // Operands use only factors with smaller ids.
   for (size_t i = 0; i < factors_.size(); ++i) {
     const Factor& factor = factors_[i];
-    if (!factor.name.empty()) continue;
+    if (factor.kind == Kind::kSymbol) continue;
     const int64_t a = factor.a >= 0 ? factor.a : polynomial_value(expressions_[static_cast<size_t>(-(factor.a + 1))]);
     const int64_t b = factor.b >= 0 ? factor.b : polynomial_value(expressions_[static_cast<size_t>(-(factor.b + 1))]);
-    const int64_t quotient = floor_div(a, b);
-    factors[i] = factor.remainder ? a - quotient * b : quotient;
+    if (factor.kind == Kind::kMinimum) {
+      factors[i] = std::max<int64_t>(std::min(a, b), 0);
+    } else if (factor.kind == Kind::kQuotient) {
+      factors[i] = floor_div(a, b);
+    } else {
+      factors[i] = b > 0 ? a - floor_div(a, b) * b : 0;
+    }
   }
   out->resize(expressions_.size());
   for (size_t i = 0; i < expressions_.size(); ++i) (*out)[i] = polynomial_value(expressions_[i]);

@@ -16,8 +16,8 @@ namespace clika {
 // A size is one int64: >= 0 as it is, < 0 the expression -(size + 1) of the store.
 inline bool is_symbolic(int64_t size) { return size < 0; }
 
-// Sizes are polynomials over factors (symbols and opaque quotients) in a canonical form, so that equal
-// expressions are the same number.
+// Sizes are polynomials over factors (symbols, and opaque quotients, remainders and minima) in a canonical form, so
+// that equal expressions are the same number.
 class Sizes {
  public:
   int64_t symbol(const std::string& name, int64_t low, int64_t high);
@@ -26,6 +26,8 @@ class Sizes {
   int64_t multiply(int64_t a, int64_t b);
   int64_t floor_divide(int64_t a, int64_t b);
   int64_t modulo(int64_t a, int64_t b);
+  // The smaller of two sizes, at least 0.
+  int64_t minimum(int64_t a, int64_t b);
   // A size of another store of sizes, with ``given`` in the place of its symbols; a symbol that is not there becomes
   // a symbol of the same name.
   int64_t take(const Sizes& from, int64_t size, const std::map<std::string, int64_t>& given);
@@ -48,15 +50,18 @@ class Sizes {
  private:
   using Monomial = std::vector<int32_t>;        // sorted factor ids
   using Polynomial = std::map<Monomial, int64_t>;  // coefficients, never 0
+  enum class Kind : uint8_t { kSymbol, kQuotient, kRemainder, kMinimum };
   struct Factor {
-    std::string name;     // a symbol; empty for a quotient or remainder
+    std::string name;  // of a symbol
     int64_t low, high;
     int64_t a = 0, b = 0;  // operands
-    bool remainder = false;
+    Kind kind = Kind::kSymbol;
   };
   Polynomial polynomial(int64_t size) const;
   int64_t intern(Polynomial polynomial);
-  int64_t opaque(int64_t a, int64_t b, bool remainder);
+  int64_t opaque(int64_t a, int64_t b, Kind kind);
+  int64_t apply(Kind kind, int64_t a, int64_t b);
+  void bounds(const Polynomial& polynomial, int64_t* low, int64_t* high) const;
 
   std::vector<Factor> factors_;
   std::vector<int32_t> symbols_;  // factor ids

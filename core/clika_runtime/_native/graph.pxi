@@ -52,7 +52,9 @@ cdef class SymInt:
             return owner._wrap(sizes.multiply(a, b))
         if kind == 3:
             return owner._wrap(sizes.floor_divide(a, b))
-        return owner._wrap(sizes.modulo(a, b))
+        if kind == 4:
+            return owner._wrap(sizes.modulo(a, b))
+        return owner._wrap(sizes.minimum(a, b))
 
     cdef object _binary(self, int kind, object other, bint swapped):
         right = self._other(other)
@@ -96,6 +98,10 @@ cdef class SymInt:
 
     def __mod__(self, other):
         return self._binary(4, other, False)
+
+    def minimum(self, other):
+        """The smaller of two sizes, at least 0."""
+        return self._combine(5, self.size, max(0, self._other(other)) if isinstance(other, int) else self._other(other))
 
     def __eq__(self, other):
         if isinstance(other, SymInt):
@@ -789,7 +795,16 @@ cdef class Plan:
 
     def profile(self, bint on):
         """Adds up the time of each instruction from now on; off, and on again, starts anew."""
-        self.native.get().profile(on)
+        with nogil:  # a run that holds the plan may want the GIL
+            self.native.get().profile(on)
+
+    def symbols(self):
+        """What the symbolic sizes of the recording were in the run before, in their order."""
+        return list(self.native.get().symbols())
+
+    def profiled_runs(self):
+        """How often the program has run since `profile`; that of a body runs for each iteration."""
+        return self.native.get().profiled_runs()
 
     def profiled(self):
         """(operator, node of the recording, nanoseconds) of each instruction."""
@@ -822,6 +837,10 @@ cdef cbool _poll() noexcept with gil:
     return False
 
 
+cdef string _kind_text(int32_t dtype, int32_t device) noexcept with gil:
+    return f"dtype {_DTYPES[dtype].name} on {device_object(device)}".encode()
+
+
 cdef ErrorPtr _call_from_plan(void* kernel, const clika_call* call, const char* name) noexcept with gil:
     cdef ErrorPtr none
     try:
@@ -837,16 +856,18 @@ cdef ErrorPtr _call_from_plan(void* kernel, const clika_call* call, const char* 
 cdef extern from *:
     """
     namespace clika {
-    static void set_plan_hooks(ErrorPtr (*call)(void*, const clika_call*, const char*), bool (*poll)()) {
+    static void set_plan_hooks(ErrorPtr (*call)(void*, const clika_call*, const char*), bool (*poll)(),
+                               std::string (*kind)(int32_t, int32_t)) {
       Plan::python_call = call;
       Plan::poll_signals = poll;
+      Plan::kind_text = kind;
     }
     }
     """
     void set_plan_hooks "clika::set_plan_hooks"(ErrorPtr (*)(void*, const clika_call*, const char*) noexcept,
-                                                cbool (*)() noexcept)
+                                                cbool (*)() noexcept, string (*)(int32_t, int32_t) noexcept)
 
-set_plan_hooks(_call_from_plan, _poll)
+set_plan_hooks(_call_from_plan, _poll, _kind_text)
 
 
 clika_seal(SymInt)

@@ -192,10 +192,9 @@ cdef Tensor _sliced(Tensor view, int32_t dim, object item):
         if step == 1:
             return get_op("narrow")(view, dim, start, max(0, stop - start))
         return get_op("slice")(view, dim, start, max(start, stop), step)
-    start = 0 if item.start is None else item.start
-    stop = size if item.stop is None else item.stop
-    start = size + start if isinstance(start, int) and start < 0 else start
-    stop = size + stop if isinstance(stop, int) and stop < 0 else stop
     if step == 1:
-        return get_op("narrow")(view, dim, start, stop - start)
-    return get_op("slice")(view, dim, start, stop, step)
+        from ..ops._shapes import apart, place
+
+        start, stop = place(size, item.start, 0), place(size, item.stop, size)
+        return get_op("narrow")(view, dim, start, apart(start, stop))
+    return get_op("slice")(view, dim, item.start, item.stop, step)

@@ -198,6 +198,7 @@ cdef extern from "tensor.hpp" namespace "clika" nogil:
         int32_t dtype
         int32_t scheme
         int32_t layout
+        int32_t pack_mode
         int32_t device
         int32_t value
         char* data()
@@ -258,6 +259,7 @@ cdef extern from "dispatch.hpp" namespace "clika" nogil:
     cbool settled(const TensorRecord&)
     void drop_pages(const TensorRecord&)
     ErrorPtr pack_weight_native "clika::pack_weight"(const TensorRecord&, int32_t, TensorRecord*)
+    ErrorPtr unpack_weight_native "clika::unpack_weight"(const TensorRecord&, TensorRecord*)
     ErrorPtr copy_device(const TensorRecord&, TensorRecord*)
 
 cdef extern from "graph.hpp" namespace "clika" nogil:
@@ -312,6 +314,7 @@ cdef extern from "graph.hpp" namespace "clika" nogil:
         int64_t multiply(int64_t, int64_t)
         int64_t floor_divide(int64_t, int64_t)
         int64_t modulo(int64_t, int64_t)
+        int64_t minimum(int64_t, int64_t)
         int64_t take(const Sizes&, int64_t, const cpp_map[string, int64_t]&) except +
         size_t symbol_count()
         void bounds(int64_t, int64_t*, int64_t*)
@@ -359,4 +362,6 @@ cdef extern from "plan.hpp" namespace "clika" nogil:
         PlanCounters counters()
         void profile(cbool)
         const vector[int64_t]& profiled()
+        int64_t profiled_runs()
+        const vector[int64_t]& symbols()
         const Instruction& instruction(size_t)

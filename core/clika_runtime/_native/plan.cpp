@@ -11,6 +11,7 @@ namespace clika {
 
 ErrorPtr (*Plan::python_call)(void*, const clika_call*, const char*) = nullptr;
 bool (*Plan::poll_signals)() = nullptr;
+std::string (*Plan::kind_text)(int32_t, int32_t) = nullptr;
 
 namespace {
 
@@ -476,10 +477,9 @@ ErrorPtr Plan::bind(const TensorRecord* const* inputs, size_t n_inputs, std::vec
     }
     if (given.dtype != value.dtype || given.rank != value.rank || given.scheme != value.scheme ||
         given.device != value.device) {
-      return invalid("run: input '" + value.name + "' was recorded with dtype number " +
-                     std::to_string(value.dtype) + " and rank " + std::to_string(value.rank) +
-                     ", got dtype number " + std::to_string(given.dtype) + " and shape " +
-                     shape_text(given.rank, given.shape) + ", or another device");
+      return invalid("run: input '" + value.name + "' was recorded with " + kind_text(value.dtype, value.device) +
+                     " and rank " + std::to_string(value.rank) + ", got " + kind_text(given.dtype, given.device) +
+                     " and shape " + shape_text(given.rank, given.shape));
     }
     if (!given.contiguous()) return invalid("run: input '" + value.name + "' is not contiguous; pass x.contiguous()");
     for (int32_t d = 0; d < value.rank; ++d) {
@@ -657,6 +657,7 @@ ErrorPtr Plan::prepare(const TensorRecord* const* inputs, size_t n_inputs, Shape
   if (ErrorPtr error = shape_for(symbols, shape)) return error;
   Shape& current = **shape;
   if (ErrorPtr error = check_sizes(inputs, current)) return error;
+  symbols_ = current.symbols;
   if (arena_ == nullptr || arena_size_ < current.arena_bytes) {
     if (arena_ != nullptr) arena_->drop();
     arena_ = nullptr;
@@ -724,6 +725,7 @@ ErrorPtr Plan::prepare(const TensorRecord* const* inputs, size_t n_inputs, Shape
 void Plan::profile(bool on) {
   std::lock_guard<std::mutex> lock(mutex_);
   profiling_ = on;
+  profiled_runs_ = 0;
   nanoseconds_.assign(program_.size(), 0);
 }
 
@@ -775,6 +777,7 @@ ErrorPtr Plan::execute(Shape& shape, const clika_scalar* scalars) {
     }
   }
   counters_.instructions += program_.size();
+  profiled_runs_ += profiling_;
   return nullptr;
 }
 

@@ -88,10 +88,16 @@ class Plan {
   // Nanoseconds of each instruction are added up while this is on.
   void profile(bool on);
   const std::vector<int64_t>& profiled() const { return nanoseconds_; }
+  // How often the program was run since then.
+  int64_t profiled_runs() const { return profiled_runs_; }
+  // Values of the symbols in the run before; empty before the first.
+  const std::vector<int64_t>& symbols() const { return symbols_; }
 
   // Set once by the Python side: calls a Python kernel (takes the GIL); looks for signals (true: stop).
   static ErrorPtr (*python_call)(void* callable, const clika_call* call, const char* op);
   static bool (*poll_signals)();
+  // "dtype float32 on cpu", for messages.
+  static std::string (*kind_text)(int32_t dtype, int32_t device);
 
  private:
   struct Layout {
@@ -166,6 +172,8 @@ class Plan {
   PlanCounters counters_;
   bool profiling_ = false;
   std::vector<int64_t> nanoseconds_;
+  int64_t profiled_runs_ = 0;
+  std::vector<int64_t> symbols_;
 };
 
 }  // namespace clika

@@ -94,22 +94,25 @@ def _tensor_leaves(tree):
                 stack.extend(leaves)
 
 
-def eval(*trees):
-    """Waits for every tensor in pytrees, and in subclasses of dict, list and tuple; raises what a producer failed
-    with. A tensor of a `tracing` scope is computed."""
+cdef list _computed(tuple trees):
+    """The tensors in pytrees, those of `tracing` scopes computed."""
     leaves = list(_tensor_leaves(trees))
     if any([(<Tensor>leaf).recorder is not None for leaf in leaves]):
         _materialize(leaves)
-    for leaf in leaves:
+    return leaves
+
+
+def eval(*trees):
+    """Waits for every tensor in pytrees, and in subclasses of dict, list and tuple; raises what a producer failed
+    with. A tensor of a `tracing` scope is computed."""
+    for leaf in _computed(trees):
         (<Tensor>leaf)._wait("eval")
 
 
 def async_eval(*trees):
     """Makes sure that the work behind every tensor is submitted; does not wait. A tensor of a `tracing` scope is
     computed."""
-    leaves = list(_tensor_leaves(trees))
-    if any([(<Tensor>leaf).recorder is not None for leaf in leaves]):
-        _materialize(leaves)
+    _computed(trees)
 
 
 class MemoryStats(dict):
@@ -143,16 +146,18 @@ def num_threads():
     return Pool.get().size()
 
 
+cdef tuple _PACK_MODES = ("exact", "fast", "both", "table")
+
+
 def pack_weight(Tensor weight, mode="both", *, bint drop_source=True):
     """The weight in its backend's own layout, made once at load.
 
     ``mode``: ``"exact"``, ``"fast"``, ``"both"`` or ``"table"`` (only gathered from). Gives the tensor itself back
     where the backend keeps weights as published. The pages of a mapped source are dropped afterwards.
     """
-    modes = {"exact": 0, "fast": 1, "both": 2, "table": 3}
-    if mode not in modes:
-        raise ValueError(f"mode: {mode!r} is not a PackMode; choose one of {', '.join(map(repr, modes))}")
-    cdef int32_t number = modes[mode]
+    if mode not in _PACK_MODES:
+        raise ValueError(f"mode: {mode!r} is not a PackMode; choose one of {', '.join(map(repr, _PACK_MODES))}")
+    cdef int32_t number = _PACK_MODES.index(mode)
     cdef Tensor result = Tensor.__new__(Tensor)
     cdef TensorRecord packed
     cdef ErrorPtr error
@@ -171,6 +176,33 @@ def pack_weight(Tensor weight, mode="both", *, bint drop_source=True):
         return weight
     if drop_source:
         drop_pages(weight.record)
+    return result
+
+
+def pack_mode(Tensor weight):
+    """The mode that a weight in its backend's own layout was packed for; None for one as published."""
+    return _PACK_MODES[weight.record.pack_mode] if weight.record.layout else None
+
+
+def unpack_weight(Tensor weight):
+    """The weight as it was published, bit for bit: the opposite of `pack_weight`. A weight that is as published is
+    given back itself.
+
+    Raises `UnsupportedError` (``NOT_IMPLEMENTED_FOR_LAYOUT``) where the backend that packed it has no way back.
+    """
+    cdef Tensor result
+    cdef TensorRecord published
+    cdef ErrorPtr error
+    weight._wait("unpack_weight")
+    if weight.record.layout == 0:
+        return weight
+    with nogil:
+        error = unpack_weight_native(weight.record, &published)
+    if error.get() is not NULL:
+        raise_error(error, "unpack_weight")
+    result = Tensor.__new__(Tensor)
+    result.record = published
+    result.parameter = weight.parameter
     return result
 
 

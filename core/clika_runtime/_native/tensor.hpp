@@ -14,6 +14,7 @@ struct TensorRecord {
   int32_t dtype = 0;
   int32_t scheme = 0;
   int32_t layout = 0;
+  int32_t pack_mode = 0;       // of a layout of the backend's own: the mode that it was packed for
   int32_t device = 0;
   int32_t value = -1;          // of a traced tensor: its value in the recorder's store
 

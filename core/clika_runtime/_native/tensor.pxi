@@ -370,6 +370,8 @@ cdef class Tensor:
             return self.recorder.move(self, target)
         if device == -1:
             return _fake(self.record)
+        if self.record.layout != 0 and device != self.record.device:  # packed for the other backend
+            return pack_weight((<Tensor>unpack_weight(self))._moved(target, False), pack_mode(self))
         source = self
         if self.record.scheme == CLIKA_DENSE and not self.record.contiguous():
             source = get_op("copy")(self)
@@ -662,6 +664,9 @@ cdef class Tensor:
     def __setitem__(self, index, value):
         """Writes to the places of an index; the value broadcasts to them and is converted to the dtype."""
         _assign(self, index, value)
+
+    def __delitem__(self, index):
+        raise TypeError("a tensor's elements cannot be deleted; take those that stay with an index, as in x[1:]")
 
     # ------------------------------------------------------------ ways in
     @staticmethod

@@ -321,6 +321,8 @@ cdef class Tracer(Recording):
         cdef int32_t device = op._device(metas, tensors)
         with tracing_scope(None):  # a rule may work with tensors of its own
             results = record.infer(*metas)
+        if record.mutates is not None:
+            op._check_target(values)
         single = not isinstance(results, (tuple, list))
         outputs = (results,) if single else tuple(results)
         op._check_sizes(outputs, "a recording has no values")

@@ -19,9 +19,18 @@ import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import dtypes, ops
-from .._native._core import Port, SymInt, Tensor, device_number, device_of, from_blob
+from .._native._core import (
+    Port,
+    SymInt,
+    Tensor,
+    device_number,
+    device_of,
+    from_blob,
+    pack_weight,
+)
 from ..device import Device
 from ..errors import ClikaRTError, NotFoundError
+from ..ops._shapes import least
 from ..ops.record import View
 from .activations import ACTIVATIONS, CARRIERS, IDENTITY
 from .opcode import AFTER, CUSTOM, IF, LOOP, MOVE, SCAN, op_code
@@ -44,7 +53,7 @@ if TYPE_CHECKING:
 
 _LARGEST = 2**63 - 1
 _REQUIRED: Any = object()
-_TOKEN = re.compile(r"s\d{1,6}|\d{1,19}| // | % | \+ | - |[-*()]")
+_TOKEN = re.compile(r"min\(|s\d{1,6}|\d{1,19}| // | % | \+ | - |, |[-*()]")
 
 
 def read(path: str | os.PathLike[str]) -> ModelGraph:
@@ -89,6 +98,7 @@ class _Reader:
         self.file = file
         self.buffers: dict[tuple[str, bool], Any] = {}
         self.bases: dict[tuple[str, bool, int], Any] = {}
+        self.packed: dict[tuple[Any, ...], Any] = {}
         fields = self.fields("the document", document, version=int, recordings=list, graph=dict)
         _, recordings, self.root = fields
         self.tracers: list[Any] = []
@@ -205,8 +215,8 @@ class _Reader:
         self, where: str, data: Any, dtype: Any, scheme: int, shape: tuple[int, ...], written: bool
     ) -> Any:
         """A constant over the stored bytes; over a copy of them where runs rewrite it."""
-        key, offset, strides = self.fields(
-            where, data, tensor=str, offset=(int, 0), strides=(list, None)
+        key, offset, strides, pack = self.fields(
+            where, data, tensor=str, offset=(int, 0), strides=(list, None), pack=(str, None)
         )
         if key not in self.file.tensors:
             self.refuse(where, f"there is no stored tensor {_shown(key)}")
@@ -218,6 +228,8 @@ class _Reader:
             or any(type(step) is not int or not 0 <= step <= _LARGEST for step in strides)
         ):
             self.refuse(where, f"{_shown(strides)} are no strides of this tensor")
+        if pack is not None and not scheme:
+            self.refuse(where, f"a dense tensor is not packed for {_shown(pack)}")
         buffer = self.buffers.get((key, written))
         if buffer is None:
             view, info = self.file.view(key), self.file.tensors[key]
@@ -226,6 +238,7 @@ class _Reader:
             buffer = view if aligned and not written else bytearray(view)
             self.buffers[key, written] = buffer
         nbytes = memoryview(buffer).nbytes
+        mapped = not isinstance(buffer, bytearray)  # else no page is dropped: the file has it not
         if offset > nbytes or not scheme and offset % max(1, dtype.itemsize):
             self.refuse(where, f"the offset {offset} is no place of an element in {nbytes} bytes")
         try:
@@ -233,17 +246,34 @@ class _Reader:
                 if strides is not None:
                     return from_blob(memoryview(buffer)[offset:], shape, dtype, strides)
                 return Tensor.from_buffer(
-                    buffer, shape, dtype, scheme=scheme, offset=offset, owner=self.file
+                    buffer,
+                    shape,
+                    dtype,
+                    scheme=scheme,
+                    offset=offset,
+                    owner=self.file,
+                    mapped=mapped,
                 )
             base = self.bases.get((key, written, dtype.code))
             if base is None:
                 count = nbytes // dtype.itemsize
-                base = Tensor.from_buffer(buffer, (count,), dtype, owner=self.file)
+                base = Tensor.from_buffer(buffer, (count,), dtype, owner=self.file, mapped=mapped)
                 self.bases[key, written, dtype.code] = base
             steps = _compact(shape) if strides is None else tuple(strides)
             return base.as_strided(shape, steps, offset // dtype.itemsize)
         except (ClikaRTError, ValueError, TypeError, OverflowError) as error:
             self.refuse(where, f"the constant does not fit its bytes: {error}")
+
+    def repacked(self, where: str, data: Any, weight: Any) -> Any:
+        """A constant as its backend packs it, once for all entries that show it."""
+        stored = (data["tensor"], data.get("offset", 0), data["pack"])
+        place = (*stored, weight.device, weight.dtype, weight.scheme, tuple(weight.shape))
+        if place not in self.packed:
+            try:
+                self.packed[place] = pack_weight(weight, data["pack"])
+            except (ClikaRTError, ValueError) as error:
+                self.refuse(where, str(error)[:500])
+        return self.packed[place]
 
 
 def _is_known(op: str) -> bool:
@@ -261,8 +291,8 @@ def _compact(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class _Size:
-    """A size's text, read: sums of products of numbers, symbols ``s<n>`` and bracketed quotients
-    and remainders, as `SymInt` prints them."""
+    """A size's text, read: sums of products of numbers, symbols ``s<n>``, bracketed quotients and
+    remainders, and minima, as `SymInt` prints them."""
 
     def __init__(self, text: str, symbols: list[Any]) -> None:
         self.symbols = symbols
@@ -319,6 +349,13 @@ class _Size:
             if sign not in (" // ", " % ") or self.take() != ")":
                 raise ValueError
             return left // right if sign == " // " else left % right
+        if token == "min(":
+            left = self.sum()
+            comma = self.take()
+            right = self.sum()
+            if comma != ", " or self.take() != ")":
+                raise ValueError
+            return least(left, right)
         if token.startswith("s"):
             return self.symbols[int(token[1:])]
         if int(token) > _LARGEST:
@@ -465,6 +502,8 @@ class _Graph:
             tensor = reader.tensor(where, data, dtype, scheme, shape, copied)
             if device != device_number(None):
                 tensor = tensor.to(device_of(device))
+            if data.get("pack") is not None:
+                tensor = reader.repacked(where, data, tensor)
             count = graph.counts_of()[0]
             value = graph._tracer.captured(tensor)
             if value < count:  # one of another name shows the same

@@ -42,10 +42,12 @@ class Program:
         plan: Any,
         inputs: list[str],
         spans: dict[int, tuple[int, int]],
+        bodies: dict[int, list[Program]],
     ) -> None:
         self.plan = plan
         self.inputs = inputs
         self.spans = spans  # node -> which nodes of the recording it became, [begin, end)
+        self.bodies = bodies  # node -> the programs of its subgraphs
 
     def run(self, given: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
         if isinstance(given, dict):
@@ -224,12 +226,14 @@ class Schedule:
 class _Lowering:
     """Calls the operators of a graph again, on a recorder that binds kernels."""
 
-    def __init__(self, graph: ModelGraph) -> None:
+    def __init__(self, graph: ModelGraph, body: bool = False) -> None:
         self.graph = graph
+        self.body = body
         self.recorder: Any = GraphRecorder()
         self.recorder.share_sizes(graph._tracer)
         self.device = graph._placed
         self.values: dict[int, Any] = {}  # value -> tensor of the recorder, or a concrete one
+        self.bodies: dict[int, list[Program]] = {}
 
     def place(self, number: int) -> Any:
         """The device of a value, unless the graph is placed as a whole."""
@@ -271,7 +275,7 @@ class _Lowering:
                     self.node(node)
                     spans[node] = (begin, self.recorder.node_count())
         plan = self.recorder.compile([self.returned(value) for _, value in graph.output_list()])
-        return Program(plan, names, spans)
+        return Program(plan, names, spans, self.bodies)
 
     def keep(self, states: list[int]) -> None:
         """Copies what older versions show before a write goes over it: their later readers get
@@ -291,9 +295,11 @@ class _Lowering:
         return found
 
     def returned(self, value: int) -> Any:
-        """A value as an output. What was computed here, once, each run gives bytes of its own."""
+        """A value as an output. What was computed here, once, each run gives bytes of its own; a
+        body gives what has no gaps."""
         found = self.of(value)
-        if not found.is_traced and self.graph.root_id(value) not in self.graph._constants:
+        folded = not found.is_traced and self.graph.root_id(value) not in self.graph._constants
+        if folded or self.body and not found.is_contiguous():
             found = self.recorder.apply(plain_op("copy"), [self.traced(found)])
             self.values[value] = found
         return found
@@ -341,16 +347,16 @@ class _Lowering:
         given: list[Any] = [
             None if port is None else self.traced(inputs[port]) for port in graph._calls[node]
         ]
-        bodies = []
+        bodies = self.bodies[node] = []
         for body in graph._bodies[node]:
             if self.device is not None:
                 body._placed = self.device
-            bodies.append(_Lowering(body).run().plan)
+            bodies.append(_Lowering(body, body=True).run())
         metas = [graph.meta(value) for value in graph.results(node)]
         made = self.recorder.control(
             op,
             given,
-            bodies,
+            [body.plan for body in bodies],
             facts.get("carried", 0),
             facts.get("scanned", 0),
             [

@@ -14,19 +14,20 @@ import os
 import re
 import statistics
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, ops
 from .._native._core import tracing_scope
 from ..errors import InvalidArgumentError
-from .opcode import STRUCTURAL
+from .opcode import IF, STRUCTURAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from .._native._graph import GraphStore as _Base
+    from .lowering import Program
 else:
     _Base = object
 
@@ -39,9 +40,15 @@ _ROWS = 200  # of the table
 @dataclass(frozen=True)
 class ProfileRow:
     """One node: ``seconds`` is the median of its time in a run, ``bytes`` what it reads and writes,
-    ``flops`` its floating-point operations (None for subgraphs), ``percent`` its part of all nodes'
-    time, ``roofline`` the percentage of the ceiling that it reaches (None for subgraphs).
-    ``kernels`` are the operators that it ran as, with the median seconds of each."""
+    ``flops`` its floating-point operations, ``percent`` its part of all nodes' time, ``roofline``
+    the percentage of the ceiling that it reaches. ``kernels`` are the operators that it ran as,
+    with the median seconds of each.
+
+    The nodes of a subgraph follow the If, Loop or Scan that they belong to, with a path as name
+    (``Loop_3/MatMul_0``, ``If_2/then/Add_1``) and a ``depth`` of one more. ``calls`` says how often
+    a run ran the node; ``seconds``, ``bytes`` and ``flops`` are those of all of its calls. The row
+    of If, Loop or Scan has what is left: the time spent beside the nodes of its subgraphs, and
+    neither ``flops`` nor ``roofline`` (None)."""
 
     name: str
     operator: str
@@ -51,6 +58,8 @@ class ProfileRow:
     percent: float
     roofline: float | None
     kernels: tuple[tuple[str, float], ...]
+    calls: int = 1
+    depth: int = 0
 
 
 class ProfileReport:
@@ -77,9 +86,14 @@ class ProfileReport:
             {"ph": "M", "name": "process_name", "pid": 1, "tid": 1, "args": {"name": self.name}}
         ]
         at = 0.0
-        for row in self.rows:
-            args = {"operator": row.operator, "bytes": row.bytes, "roofline_percent": row.roofline}
-            events.append(_event(row.name, 1, at, row.seconds, args))
+        for row, whole in zip(self.rows, _wholes(self.rows), strict=True):
+            args = {
+                "operator": row.operator,
+                "bytes": row.bytes,
+                "roofline_percent": row.roofline,
+                "calls": row.calls,
+            }
+            events.append(_event(row.name, 1, at, whole, args))
             for kernel, seconds in row.kernels:
                 events.append(_event(kernel, 2, at, seconds, {"node": row.name}))
                 at += seconds
@@ -88,7 +102,7 @@ class ProfileReport:
 
     def __str__(self) -> str:
         rows = sorted(self.rows, key=lambda row: -row.seconds)
-        head = ("node", "operator", "time", "bytes", "% time", "% roofline")
+        head = ("node", "operator", "calls", "time", "bytes", "% time", "% roofline")
         table = [head, *(_cells(row) for row in rows[:_ROWS])]
         widths = [max(len(row[column]) for row in table) for column in range(len(head))]
         lines = [
@@ -152,18 +166,21 @@ class Profiling(_Base):
                 bandwidth = measured[0] if bandwidth is None else bandwidth
                 peak = measured[1] if peak is None else peak
             program.run(inputs)
-            wall, times = [], []
-            plan = program.plan
+            wall = []
+            measured_graph = _Measured(self, program)
             try:
                 for _ in range(runs):
-                    plan.profile(True)
+                    measured_graph.profile(True)
                     before = time.perf_counter()
                     program.run(inputs)
                     wall.append(time.perf_counter() - before)
-                    times.append(plan.profiled())
+                    measured_graph.take()
             finally:
-                plan.profile(False)
-        rows = _rows(self, times, _sizes(self, inputs), float(bandwidth), float(peak))
+                measured_graph.profile(False)
+        rows = measured_graph.rows(float(bandwidth), float(peak))
+        whole = sum(row.seconds for row in rows)
+        if whole:
+            rows = [replace(row, percent=100 * row.seconds / whole) for row in rows]
         return ProfileReport(
             self.name, rows, statistics.median(wall), float(bandwidth), float(peak)
         )
@@ -190,69 +207,96 @@ def _best(call: Any) -> float:
 
 
 # ---------------------------------------------------------------- rows
-def _rows(
-    graph: Any,
-    times: list[list[tuple[str, int, int]]],
-    sizes: list[int],
-    bandwidth: float,
-    peak: float,
-) -> list[ProfileRow]:
-    """A row for each node: the times of the instructions that it became."""
-    owners = {
-        recorded: node
-        for node, (begin, end) in graph._program.spans.items()
-        for recorded in range(begin, end)
-    }
-    medians: dict[int, list[tuple[str, float]]] = {}
-    totals: dict[int, list[float]] = {}
-    for at, (op, recorded, _) in enumerate(times[0]):
-        node = owners[recorded]
-        runs = [run[at][2] / 1e9 for run in times]
-        medians.setdefault(node, []).append((op, statistics.median(runs)))
-        before = totals.setdefault(node, [0.0] * len(times))
-        totals[node] = [one + other for one, other in zip(before, runs, strict=True)]
-    spent = {node: statistics.median(runs) for node, runs in totals.items()}
-    whole = sum(spent.values())
-    rows = []
-    for node, seconds in spent.items():
-        moved, flops = _bytes(graph, node, sizes), _flops(graph, node, sizes)
-        roofline = None
-        if flops is not None and seconds > 0:
-            roofline = 100 * max(moved / bandwidth, flops / peak) / seconds
-        percent = 100 * seconds / whole if whole else 0.0
-        rows.append(
-            ProfileRow(
-                graph.node_name(node),
-                graph.op(node),
-                seconds,
-                moved,
-                flops,
-                percent,
-                roofline,
-                tuple(medians[node]),
+class _Measured:
+    """A graph's program, and those of its subgraphs: the times of their instructions, run by
+    run."""
+
+    def __init__(self, graph: Any, program: Program, path: str = "", depth: int = 0) -> None:
+        self.graph, self.program, self.path, self.depth = graph, program, path, depth
+        self.times: list[list[float]] = []  # per run, of each instruction, over all calls
+        self.calls: list[int] = []  # per run
+        self.bodies = {
+            node: [
+                _Measured(body, inner, f"{path}{graph.node_name(node)}/{part}", depth + 1)
+                for part, body, inner in zip(
+                    ("then/", "else/") if graph.op(node) == IF else ("",),
+                    graph._bodies[node],
+                    programs,
+                    strict=True,
+                )
+            ]
+            for node, programs in program.bodies.items()
+        }
+
+    def parts(self) -> list[_Measured]:
+        """This program and all within it."""
+        inner = [body for bodies in self.bodies.values() for body in bodies]
+        return [self, *(part for body in inner for part in body.parts())]
+
+    def profile(self, on: bool) -> None:
+        for part in self.parts():
+            part.program.plan.profile(on)
+
+    def take(self) -> None:
+        """Keeps what the run before took."""
+        for part in self.parts():
+            plan = part.program.plan
+            part.times.append([nanoseconds / 1e9 for _, _, nanoseconds in plan.profiled()])
+            part.calls.append(plan.profiled_runs())
+
+    def rows(self, bandwidth: float, peak: float) -> list[ProfileRow]:
+        """A row for each node that ran, by the instructions that it became."""
+        graph = self.graph
+        if not any(self.calls):
+            return []
+        sizes = _sizes(graph, self.program.plan)
+        calls = statistics.median_high(self.calls)
+        owners = {
+            recorded: node
+            for node, (begin, end) in self.program.spans.items()
+            for recorded in range(begin, end)
+        }
+        kernels: dict[int, list[tuple[str, list[float]]]] = {}
+        for at, (op, recorded, _) in enumerate(self.program.plan.profiled()):
+            node = owners[recorded]
+            runs = [run[at] for run in self.times]
+            if node in self.bodies and op == graph.op(node):
+                within = zip(*(body.times for body in self.bodies[node]), strict=True)
+                inside = [sum(map(sum, bodies)) for bodies in within]
+                runs = [max(one - other, 0.0) for one, other in zip(runs, inside, strict=True)]
+            kernels.setdefault(node, []).append((op, runs))
+        rows = []
+        for node, found in kernels.items():
+            seconds = statistics.median(map(sum, zip(*(runs for _, runs in found), strict=True)))
+            moved, flops, roofline = calls * _bytes(graph, node, sizes), None, None
+            if node not in graph._bodies:
+                flops = calls * _flops(graph, node, sizes)
+                if seconds > 0:
+                    roofline = 100 * max(moved / bandwidth, flops / peak) / seconds
+            rows.append(
+                ProfileRow(
+                    self.path + graph.node_name(node),
+                    graph.op(node),
+                    seconds,
+                    moved,
+                    flops,
+                    0.0,
+                    roofline,
+                    tuple((op, statistics.median(runs)) for op, runs in found),
+                    calls,
+                    self.depth,
+                )
             )
-        )
-    return rows
+            for body in self.bodies.get(node, ()):
+                rows += body.rows(bandwidth, peak)
+        return rows
 
 
-def _sizes(graph: Any, inputs: Any) -> list[int]:
-    """What each symbolic size was in the run, by its number: entry ``-s - 1``. A program has every
-    symbol that it needs as a size of an input."""
-    tracer = graph._tracer
-    symbols = list(zip(tracer.symbols(), tracer.symbol_bounds(), strict=True))
-    if isinstance(inputs, dict):
-        inputs = [inputs[name] for name in graph.input_names()]
-    given = {
-        size: found
-        for node, tensor in zip(graph.input_ids(), inputs, strict=True)
-        for size, found in zip(graph.meta(*graph.results(node))[3], tensor.shape, strict=True)
-    }
-    found: list[int] = tracer.values_at(
-        [
-            given.get(tracer.encoded(tracer.symbol(name, *bounds)), bounds[0])
-            for name, bounds in symbols
-        ]
-    )
+def _sizes(graph: Any, plan: Any) -> list[int]:
+    """What each symbolic size was in the run before, by its number: entry ``-s - 1``."""
+    tracer, values = graph._tracer, plan.symbols()
+    later = tracer.symbol_bounds()[len(values) :]  # the program knows nothing of them
+    found: list[int] = tracer.values_at([*values, *(low for low, _ in later)])
     return found
 
 
@@ -275,12 +319,10 @@ def _bytes(graph: Any, node: int, sizes: list[int]) -> int:
     return total
 
 
-def _flops(graph: Any, node: int, sizes: list[int]) -> int | None:
+def _flops(graph: Any, node: int, sizes: list[int]) -> int:
     """Floating-point operations: of products two for each term, of other nodes one for each
     element of the largest operand or result."""
     op = graph.op(node)
-    if node in graph._bodies:
-        return None
     ports = [value for value in graph.ports(node) if value >= 0]
     results = graph.results(node)
     shapes = [_shape(graph, value, sizes) for value in (*ports, *results)]
@@ -302,6 +344,16 @@ def _flops(graph: Any, node: int, sizes: list[int]) -> int | None:
 
 
 # ---------------------------------------------------------------- text
+def _wholes(rows: list[ProfileRow]) -> list[float]:
+    """The seconds of each row together with the rows of its subgraphs."""
+    found: list[float] = []
+    within: dict[int, float] = {}  # depth -> seconds of the rows that are met before the outer one
+    for row in reversed(rows):
+        found.append(row.seconds + within.pop(row.depth + 1, 0.0))
+        within[row.depth] = within.get(row.depth, 0.0) + found[-1]
+    return found[::-1]
+
+
 def _event(name: str, track: int, at: float, seconds: float, args: Any) -> dict[str, Any]:
     return {
         "ph": "X",
@@ -318,6 +370,7 @@ def _cells(row: ProfileRow) -> tuple[str, ...]:
     return (
         row.name,
         row.operator,
+        str(row.calls),
         _time(row.seconds),
         f"{row.bytes:,}",
         f"{row.percent:.1f}",

@@ -1,6 +1,7 @@
 """`save` and `load` of a `ModelGraph`: one safetensors file. Its tensors are the graph's constants,
 each stretch of bytes once however many constants show it; its metadata holds the graph as a JSON
-document under the name `FORMAT`, with a version.
+document under the name `FORMAT`, with a version. A weight in a backend's own layout is stored as it
+was published, with the mode that it was packed for; `load` packs it for the backend at hand.
 
 The document refers to everything by its place in a list, and holds data only: an operator is a name
 that has to be known, and nothing that a file says is called or imported. A symbolic size is the
@@ -14,10 +15,11 @@ import json
 import numbers
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
-from .._native._core import Port, SymInt, device_of, tracing_scope
+from .._native._core import Port, SymInt, device_of, pack_mode, tracing_scope, unpack_weight
 from ..device import Device
 from ..errors import InternalError, UnsupportedError
 from .opcode import CUSTOM
@@ -46,7 +48,8 @@ class Saving(_Base):
         that runs rewrite with what they hold. The file appears only when it is complete.
 
         What `finalize` made is not part of it. Raises `UnsupportedError` for a node with a kernel
-        of the user's own, and for a weight in a backend's own layout.
+        of the user's own, and for a weight in the layout of a backend that has no way back to the
+        published form (``NOT_IMPLEMENTED_FOR_LAYOUT``).
 
         >>> import os, tempfile, clika_runtime as crt
         >>> spec = crt.TensorSpec("x", crt.float32, [2])
@@ -65,7 +68,7 @@ class Saving(_Base):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ModelGraph:
         """Reads a graph that `save` wrote. Its constants stay in the file's mapping, apart from
-        those that runs rewrite.
+        those that runs rewrite and weights that are packed again.
 
         Raises `NotFoundError` where there is no such file (``NO_SUCHFILE``) or no such operator
         (``NOT_FOUND``), `UnsupportedError` for a file of a newer version, and
@@ -97,12 +100,36 @@ class _Group:
     pieces: list[list[int]] = field(default_factory=list)
 
 
+@dataclass
+class _Packed:
+    """A weight in its backend's own layout, which no other constant shares bytes of: what is shown
+    of it in the document."""
+
+    name: str
+    tensor: Any
+    entries: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def nbytes(self) -> int:
+        return _payload_bytes(self.tensor)
+
+    def payload(self) -> memoryview:
+        try:
+            published = unpack_weight(self.tensor).cpu()
+        except UnsupportedError as error:
+            raise UnsupportedError(
+                f"save: the constant '{self.name}' cannot be written: {error}", error.code_name
+            ) from None
+        return memoryview(published.bytes())
+
+
 class _Writer:
     def __init__(self, graph: ModelGraph) -> None:
         self.graph = graph
         self.recordings: list[Any] = []  # tracers, one for each set of symbolic sizes
         self.sizes: list[list[dict[str, int]]] = []  # per recording: what holds one of its sizes
         self.constants: list[_Shown] = []
+        self.packed: dict[tuple[Any, ...], _Packed] = {}  # by the memory that they lie in
 
     def write(self, path: str | os.PathLike[str]) -> None:
         from ..io import write_safetensors
@@ -177,17 +204,12 @@ class _Writer:
         tensor = graph._constants[value]
         name = entry["name"]
         if tensor.layout:
-            raise UnsupportedError(
-                f"save: the constant '{name}' is in a backend's own layout; save the graph with "
-                "the weights as published",
-                "NOT_IMPLEMENTED_FOR_LAYOUT",
-            )
+            place = (tensor.device, tensor.data_ptr(), tensor.scheme, tuple(tensor.shape))
+            self.packed.setdefault(place, _Packed(name, tensor)).entries.append(entry)
+            return
         tensor = tensor.cpu()
         if tensor.scheme:
-            from ..io import SCHEMES
-
-            block = SCHEMES[tensor.scheme]
-            nbytes = tensor.numel() // block.columns * block.nbytes
+            nbytes = _payload_bytes(tensor)
         else:
             nbytes = (reach(tensor.shape, tensor.stride()) * tensor.dtype.bits + 7) // 8
         begin = tensor.data_ptr() if nbytes else 0
@@ -322,9 +344,6 @@ class _Writer:
             for begin, end in group.pieces:
                 starts.append(position)
                 position += end - begin + (begin - end) % ALIGNMENT
-            row = bytearray(position)
-            for start, (begin, end) in zip(starts, group.pieces, strict=True):
-                row[start : start + end - begin] = _memory(begin, end)
             for item in group.shown:
                 at = max(i for i, (begin, _) in enumerate(group.pieces) if begin <= item.begin)
                 data: dict[str, Any] = {
@@ -334,7 +353,12 @@ class _Writer:
                 if not item.tensor.scheme and not item.tensor.is_contiguous():
                     data["strides"] = list(item.tensor.stride())
                 item.entry["data"] = data
-            found[key] = ("uint8", (position,), row)
+            found[key] = ("uint8", (position,), partial(_row, position, starts, group.pieces))
+        for weight in self.packed.values():
+            key = _unused(weight.name, found)
+            for entry in weight.entries:
+                entry["data"] = {"tensor": key, "pack": pack_mode(weight.tensor)}
+            found[key] = ("uint8", (weight.nbytes,), weight.payload)
         return found
 
 
@@ -399,6 +423,23 @@ def _groups(constants: list[_Shown]) -> list[_Group]:
     for piece, owner in pieces:
         groups[find(owner)].pieces.append(piece)
     return list(groups.values())
+
+
+def _payload_bytes(weight: Any) -> int:
+    """The bytes of a packed weight as it was published."""
+    from ..io import SCHEMES
+
+    block = SCHEMES[weight.scheme]
+    count: int = weight.numel() // block.columns * block.nbytes
+    return count
+
+
+def _row(size: int, starts: list[int], pieces: list[list[int]]) -> bytearray:
+    """Pieces of memory, each at its start."""
+    row = bytearray(size)
+    for start, (begin, end) in zip(starts, pieces, strict=True):
+        row[start : start + end - begin] = _memory(begin, end)
+    return row
 
 
 def _memory(begin: int, end: int) -> memoryview:

@@ -13,7 +13,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from clika_runtime.errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from clika_runtime.errors import (
+    ClikaRTError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnsupportedError,
+)
 
 __all__ = [
     "MappedFile",
@@ -222,6 +227,8 @@ def write_atomic(target: str, chunks: Iterable[bytes | memoryview]) -> None:
     except BaseException as error:
         with contextlib.suppress(OSError, ValueError):
             os.unlink(temporary)
+        if isinstance(error, ClikaRTError):
+            raise
         if isinstance(error, FileNotFoundError):
             raise missing(folder, "no such directory") from error
         if isinstance(error, (OSError, ValueError)):

@@ -12,7 +12,7 @@ import json
 import math
 import os
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -307,6 +307,7 @@ def write_safetensors(
     metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Write a safetensors file: ``tensors`` maps a name to (dtype name, shape, contiguous buffer).
+    In the place of a buffer may stand a function that gives it, called when it is written.
 
     The header keeps the order of ``tensors``; the bytes are laid out with the widest elements
     first, so that every tensor starts at a multiple of its element's size. The file appears under
@@ -318,8 +319,22 @@ def write_safetensors(
     header: dict[str, Any] = {}
     if metadata:
         header[_METADATA] = _metadata(target, dict(metadata))
-    views: dict[str, memoryview] = {}
+    sizes: dict[str, int] = {}
     bits_of: dict[str, int] = {}
+
+    def view(name: str, buffer: Any) -> memoryview:
+        found = memoryview(buffer)
+        if not found.c_contiguous:
+            raise invalid(target, f"tensor {shown(name)}: the buffer is not contiguous")
+        if found.nbytes != sizes[name]:
+            dtype, shape, _ = tensors[name]
+            raise invalid(
+                target,
+                f"tensor {shown(name)}: shape {list(shape)} of {dtype} needs {sizes[name]} bytes, "
+                f"the buffer has {found.nbytes}",
+            )
+        return found.cast("B") if found.nbytes else memoryview(b"")
+
     for name, (dtype, shape, buffer) in tensors.items():
         if not isinstance(name, str) or name == _METADATA:
             raise invalid(target, f"a tensor cannot be named {shown(name)}")
@@ -328,28 +343,28 @@ def write_safetensors(
             raise unsupported(
                 target, f"tensor {shown(name)}: dtype {shown(dtype)} cannot be stored"
             )
-        view = memoryview(buffer)
-        if not view.c_contiguous:
-            raise invalid(target, f"tensor {shown(name)}: the buffer is not contiguous")
-        view = view.cast("B") if view.nbytes else memoryview(b"")
-        bits = _DTYPES[kind][0]
-        numel = math.prod(shape)
-        if numel * bits != view.nbytes * 8:
+        bits_of[name] = _DTYPES[kind][0]
+        sizes[name], rest = divmod(math.prod(shape) * bits_of[name], 8)
+        if rest:
             raise invalid(
-                target,
-                f"tensor {shown(name)}: shape {list(shape)} of {dtype} needs {numel * bits // 8} "
-                "bytes, the buffer "
-                f"has {view.nbytes}",
+                target, f"tensor {shown(name)}: shape {list(shape)} of {dtype} is no whole bytes"
             )
-        header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [0, view.nbytes]}
-        views[name] = view
-        bits_of[name] = bits
-    layout = sorted(views, key=lambda item: -bits_of[item])  # stable: equal widths keep their order
+        if not callable(buffer):
+            view(name, buffer)
+        header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [0, 0]}
+    layout = sorted(sizes, key=lambda item: -bits_of[item])  # stable: equal widths keep their order
     position = 0
     for name in layout:
-        end = position + views[name].nbytes
+        end = position + sizes[name]
         header[name]["data_offsets"] = [position, end]
         position = end
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-(len(text) + 8) % ALIGNMENT)
-    write_atomic(target, [struct.pack("<Q", len(text)), text, *(views[name] for name in layout)])
+
+    def chunks() -> Iterator[bytes | memoryview]:
+        yield struct.pack("<Q", len(text)) + text
+        for name in layout:
+            buffer = tensors[name][2]
+            yield view(name, buffer() if callable(buffer) else buffer)
+
+    write_atomic(target, chunks())

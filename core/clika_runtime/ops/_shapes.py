@@ -36,6 +36,29 @@ def known(size: Any, value: int) -> bool:
     return type(size) is int and size == value
 
 
+def least(a: Any, b: Any) -> Any:
+    """The smaller of two sizes, at least 0."""
+    if type(a) is int and type(b) is int:
+        return max(0, min(a, b))
+    return b.minimum(a) if type(a) is int else a.minimum(b)
+
+
+def place(size: Any, value: Any, otherwise: Any) -> Any:
+    """Where a bound of a slice lies in a dim: a negative one counts from the end, one beyond an end
+    is moved to it. A symbolic one that may be below 0 stays as it is, and a run where it is refuses
+    it."""
+    if value is None:
+        return otherwise
+    if type(value) is int:
+        return size - least(size, -value) if value < 0 else least(size, value)
+    return value if value.bounds()[0] < 0 else least(size, value)
+
+
+def apart(first: Any, last: Any) -> Any:
+    """How far a slice reaches, at least 0."""
+    return last - least(last, first)
+
+
 def convertible(op: str, source: Meta, target: Meta) -> None:
     """Refuses a source that is stored into a target whose dtype `cast` does not convert it to."""
     if source.dtype is not target.dtype and (source.dtype.is_subbyte or target.dtype.is_subbyte):

@@ -357,6 +357,8 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
         fail(name, f"A has dtype {A.dtype.name}, B {B.dtype.name}; convert one with .to()")
     if driver not in _DRIVERS:
         fail(name, f"driver {driver!r} is not one of {', '.join(map(repr, _DRIVERS[1:]))}")
+    if rcond is not None and rcond != rcond:
+        fail(name, "rcond is NaN; it must be a number, or None for the default")
     wide, right = ops.cast(A, dtypes.float64), ops.cast(b, dtypes.float64)
     nothing = ops.zeros(0, dtype=A.dtype, device=A.device)
     u, values, vh = ops.svd(wide, False)

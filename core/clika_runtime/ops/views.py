@@ -6,10 +6,12 @@ from typing import Any
 
 from ..errors import UnsupportedError
 from ._shapes import (
+    apart,
     dim,
     dims,
     fail,
     known,
+    place,
     product,
     resolve_reshape,
     same,
@@ -85,25 +87,12 @@ def _slice(input: Meta, dim_: int, start: Any, end: Any, step: Any) -> View:
     if type(step) is int and step < 1:
         fail("slice", f"step {step} must be at least 1; flip() turns a dim round")
     size = input.shape[at]
-
-    def place(value: Any, otherwise: Any) -> Any:
-        if value is None:
-            return otherwise
-        if type(value) is int and value < 0:
-            value = size + value
-        if type(value) is int and type(size) is int:
-            return min(max(value, 0), size)
-        return value
-
-    first, last = place(start, 0), place(end, size)
-    if type(first) is int and type(last) is int:
-        length: Any = max(0, -((first - last) // step))
-        if type(size) is int:
-            step = min(step, max(size, 1))  # a longer one is never taken
-    else:
-        length = last - first
-        if not known(step, 1):
-            length = (length + (step - 1)) // step
+    first, last = place(size, start, 0), place(size, end, size)
+    length = apart(first, last)
+    if not known(step, 1):
+        length = (length + (step - 1)) // step
+    if type(size) is int and type(step) is int:
+        step = min(step, max(size, 1))  # a longer one is never taken
     strides = strides_of(input)
     return View(
         (*input.shape[:at], length, *input.shape[at + 1 :]),

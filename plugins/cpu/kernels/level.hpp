@@ -14,9 +14,8 @@
 // the best level that the machine has. All entries
 // of one operator stand in one file, the preferred first: the first that fits wins. Use `vf` and the
 // functions of simd.hpp and one source serves every level; write `#if CLIKA_X86 && CLIKA_LEVEL >= 1` (or CLIKA_ARM)
-// around raw intrinsics (never test __AVX2__: the compiler does not define it under the pragma). A file that repacks weights
-// uses CLIKA_KERNELS_AND_PACK(stem, pack_info, pack, entries...). Shared code goes into a header that is
-// included after level.hpp and has no include guard of its own namespace to open. Kernels that gain nothing
+// around raw intrinsics (never test __AVX2__: the compiler does not define it under the pragma). Shared code goes into a
+// header that is included after level.hpp and has no include guard of its own namespace to open. Kernels that gain nothing
 // from SIMD stand in kernels/plain/ and are compiled once.
 #pragma once
 
@@ -46,14 +45,12 @@
 #define CLIKA_CONSTINIT __constinit
 #endif
 
-#define CLIKA_KERNELS_AND_PACK(stem, pack_info_fn, pack_fn, ...)                                          \
-  constexpr Entry entries_##stem[] = {__VA_ARGS__};                                                       \
-  }                                                                                                       \
-  extern const KernelFile file_##stem;                                                                    \
-  CLIKA_CONSTINIT const KernelFile file_##stem = {entries_##stem, sizeof(entries_##stem) / sizeof(Entry), \
-                                                  pack_info_fn, pack_fn};                                 \
+#define CLIKA_KERNELS(stem, ...)                                                                                    \
+  constexpr Entry entries_##stem[] = {__VA_ARGS__};                                                                 \
+  }                                                                                                                 \
+  extern const KernelFile file_##stem;                                                                              \
+  CLIKA_CONSTINIT const KernelFile file_##stem = {entries_##stem, sizeof(entries_##stem) / sizeof(Entry), nullptr}; \
   namespace {
-#define CLIKA_KERNELS(stem, ...) CLIKA_KERNELS_AND_PACK(stem, nullptr, nullptr, __VA_ARGS__)
 
 // From here on everything is compiled for the level.
 #if CLIKA_X86 && CLIKA_LEVEL == 1

@@ -1,4 +1,5 @@
-// Repacking of quantized weights, once, at load: from the published payload into the form of pack.hpp.
+// Repacking of quantized weights, once, at load: from the published payload into the form of pack.hpp; and back, for
+// whoever writes them to a file.
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
@@ -69,9 +70,48 @@ int32_t pack(const clika_call* call, int32_t mode) {
   return CLIKA_OK;
 }
 
+template <class Block>
+void unpack_all(const clika_call* call, const clika_value& weight, uint8_t* out) {
+  const int64_t blocks = weight.shape[1] / Block::kColumns;
+  const int64_t stride = blocks * static_cast<int64_t>(sizeof(Block));
+  const uint8_t* data = static_cast<const uint8_t*>(weight.data);
+  parallel(call, weight.shape[0], std::max<int64_t>(1, 65536 / std::max<int64_t>(1, stride)),
+           [&](int64_t begin, int64_t end, int32_t) {
+             for (int64_t row = begin; row < end; ++row) {
+               for (int64_t b = 0; b < blocks; ++b) {
+                 const Block block = unpack_block<Block>(data, weight.layout, blocks, row, b);
+                 std::memcpy(out + row * stride + b * static_cast<int64_t>(sizeof(Block)), &block, sizeof(Block));
+               }
+             }
+           });
+}
+
+int32_t unpack(const clika_call* call) {
+  const clika_value& weight = call->inputs[0];
+  clika_value& out = call->outputs[0];
+  const int32_t status = check_weight(call, weight, "unpack");
+  if (status != CLIKA_OK) return status;
+  if (weight.layout == CLIKA_LAYOUT_PUBLISHED) {
+    return refuse(call, CLIKA_INVALID_ARGUMENT, "unpack: the weight is as published");
+  }
+  const int64_t needed = weight_bytes(weight, 1);
+  if (out.nbytes < needed) {
+    return refuse(call, CLIKA_INVALID_ARGUMENT, "unpack: the output needs %" PRId64 " bytes, it has %" PRId64,
+                  needed, out.nbytes);
+  }
+  if (needed == 0) return CLIKA_OK;
+  uint8_t* to = static_cast<uint8_t*>(out.data);
+  with_block(weight.scheme, [&](auto* tag) {
+    unpack_all<std::remove_pointer_t<decltype(tag)>>(call, weight, to);
+  });
+  return CLIKA_OK;
+}
+
+constexpr Repacking kRepacking = {pack_info, pack, unpack};
+
 }  // namespace
 // No kernels of an operator here, so the macro of level.hpp does not fit: its array may not be empty.
 extern const KernelFile file_pack;
-CLIKA_CONSTINIT const KernelFile file_pack = {nullptr, 0, pack_info, pack};
+CLIKA_CONSTINIT const KernelFile file_pack = {nullptr, 0, &kRepacking};
 namespace {
 #include "level_end.hpp"

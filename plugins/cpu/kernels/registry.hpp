@@ -10,16 +10,19 @@
 
 namespace clika_cpu {
 
-using PackInfoFn = int32_t (*)(const clika_value* weight, int32_t mode, clika_pack_info* out);
-using PackFn = int32_t (*)(const clika_call* call, int32_t mode);
+// The repacking of weights, see clika_backend.
+struct Repacking {
+  int32_t (*pack_info)(const clika_value* weight, int32_t mode, clika_pack_info* out);
+  int32_t (*pack)(const clika_call* call, int32_t mode);
+  int32_t (*unpack)(const clika_call* call);
+};
 
 // What one kernel file gives at one level. It must be constant data: code that ran at load would run
 // before the level is known to be safe.
 struct KernelFile {
   const clika_kernel* kernels;
   uint32_t n;
-  PackInfoFn pack_info;
-  PackFn pack;
+  const Repacking* repacking;  // of one file, else NULL
 };
 
 // Dtype masks.

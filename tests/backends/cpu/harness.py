@@ -50,6 +50,15 @@ DTYPES = {
     torch.float8_e4m3fnuz: 21,
     torch.float8_e5m2fnuz: 22,
 }
+
+
+def clika_block(scheme: int) -> tuple[int, int]:
+    """Columns and bytes of a published block."""
+    from clika_runtime.io import SCHEMES
+
+    return SCHEMES[scheme].columns, SCHEMES[scheme].nbytes
+
+
 SERVER = os.environ.get("CLIKA_KERNEL_SERVER", "")
 LEVELS = ("portable", "dotprod", "i8mm") if SERVER else ("portable", "avx2", "avx512")
 
@@ -176,6 +185,7 @@ class BackendTable(ctypes.Structure):
         ],
         ("pack_info", PACK_INFO),
         ("pack", PACK),
+        ("unpack", KERNEL),
     ]
 
 
@@ -587,6 +597,22 @@ class Kernels:
         )
         call, kept = self.call([weight], [out])
         self.finish(lambda: self.table.pack(call, mode), None, call, kept, [out])
+        return out
+
+    def unpack(self, packed: Packed, short: int = 0) -> Packed:
+        """A packed weight as it was published; ``short`` bytes of its output are missing."""
+        columns, nbytes = clika_block(packed.scheme)
+        rows, width = packed.shape
+        data = torch.full((rows * width // columns * nbytes - short,), 0xA5, dtype=torch.uint8)
+        out = Packed(data, packed.shape, packed.scheme, 0, packed.dtype)
+        if SERVER:
+            status, _ = Request().send(4, self, "", [packed], [out])
+            if status:
+                assert self.error
+                raise KernelError(*self.error)
+            return out
+        call, kept = self.call([packed], [out])
+        self.finish(lambda: self.table.unpack(call), None, call, kept, [out])
         return out
 
     def remote_pack(self, weight: Packed | torch.Tensor, mode: int) -> Packed | None:

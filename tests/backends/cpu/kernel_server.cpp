@@ -282,6 +282,7 @@ void answer(Reader in, Writer& out) {
   if (verb == 1) status = run(*table, op, call, request);
   if (verb == 2) status = table->pack_info(&call.inputs[0], mode, &info);
   if (verb == 3) status = table->pack(&call, mode);
+  if (verb == 4) status = table->unpack(&call);
   out.value(status);
   out.text(request.code);
   out.text(request.message);

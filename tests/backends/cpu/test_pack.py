@@ -73,9 +73,39 @@ def test_columns_that_are_no_blocks_are_refused(level, kind):
 
 
 @pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("kind", SCHEMES)
+def test_unpacked_is_as_published(level, kind):
+    """To the byte, for whole groups and part ones, whatever level packed the weight."""
+    for rows, blocks in ((1, 1), (7, 2), (16, 3), (33, 5), (0, 2)):
+        weight = random_weight(kind, rows, blocks * BLOCK[kind])
+        for other in LEVELS:
+            packed = Kernels(other).pack(weight, 2)
+            for kernels in (Kernels(level), Kernels(level, threads=2, grain=3)):
+                found = kernels.unpack(packed)
+                assert torch.equal(found.data, weight.data), (rows, blocks, other)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_is_not_packed_here_is_not_unpacked(level):
+    kernels = Kernels(level)
+    weight = random_weight("Q4_1", 9, 64)
+    packed = kernels.pack(weight, 2)
+    with pytest.raises(KernelError, match="as published"):
+        kernels.unpack(weight)
+    with pytest.raises(KernelError, match="layout 5, which this backend did not make"):
+        kernels.unpack(Packed(packed.data, packed.shape, packed.scheme, 5))
+    with pytest.raises(KernelError, match="the output needs 360 bytes, it has 359"):
+        kernels.unpack(packed, short=1)
+    with pytest.raises(KernelError, match="its payload has"):
+        kernels.unpack(Packed(packed.data[:-1], packed.shape, packed.scheme, packed.layout))
+
+
+@pytest.mark.parametrize("level", LEVELS)
 def test_rows_without_columns_take_no_time(level):
     empty = Packed(torch.empty(0, dtype=torch.uint8), (2**50, 0), SCHEMES["Q4_K"])
-    assert Kernels(level).pack(empty, 2).data.numel() == 0
+    packed = Kernels(level).pack(empty, 2)
+    assert packed.data.numel() == 0
+    assert Kernels(level).unpack(packed).data.numel() == 0
 
 
 def test_pack_weight_through_the_core():
@@ -88,3 +118,7 @@ def test_pack_weight_through_the_core():
     assert tuple(packed.shape) == weight.shape
     assert (crt.dequantize(packed).numpy() == expected).all()
     assert crt.pack_weight(tensor, "table") is tensor
+    assert (crt.pack_mode(packed), crt.pack_mode(tensor)) == ("both", None)
+    back = crt.unpack_weight(packed)
+    assert (back.layout, back.bytes()) == (0, weight.data.numpy().tobytes())
+    assert crt.unpack_weight(tensor) is tensor

@@ -142,3 +142,16 @@ def test_a_failing_body_leaves_the_plan_usable() -> None:
     with pytest.raises(crt.ClikaRTError):
         run(crt.tensor([0]))
     assert run(crt.tensor([3]))[0].tolist() == [3]
+
+
+def test_bodies_may_give_views() -> None:
+    """What is carried, stacked or chosen has to have no gaps; a view is copied."""
+
+    def fn(x: Any) -> Any:
+        (turned,) = loop(3, None, lambda i, go, v: (go, v.t()), [x])
+        (part,) = cond(x.sum() > 0, lambda a: a[:, 1:], lambda a: a[:, :2], [x])
+        last, rows = scan(lambda s, a: (s.t(), a.expand(2, 3).t()), [x], [x])
+        return [turned, part, last, rows]
+
+    x = crt.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]])
+    check(fn, (x,), (-x,))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import itertools
 import math
 import pickle
 import time
@@ -408,12 +409,36 @@ def test_dynamic_axes_count_from_the_end_too() -> None:
     assert step.recapture_count == 0
 
 
-def test_slices_that_a_size_is_too_small_for_read_nothing_beyond() -> None:
-    """A recorded slice keeps its length; a run with fewer rows is refused."""
-    graph = finalized(lambda given: [given[0][:5] * 1.0], spec(dims=[-1]))
-    rest = finalized(lambda given: [given[0][2:][:1] * 1.0], spec(dims=[-1, 3]))
-    assert graph.run([crt.arange(6).to(crt.float32)])[0].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
-    assert rest.run([crt.ones(3, 3)])[0].tolist() == [[1.0] * 3]
-    for program, x in ((graph, crt.ones(3)), (graph, crt.ones(1)), (rest, crt.ones(2, 3))):
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_slices_of_a_dynamic_dim_clamp_as_python_slices(step: int) -> None:
+    """Against NumPy, for every size of the dim."""
+    bounds = (None, 0, 1, 2, 5, 9, -1, -3, -6)
+    for start, stop in itertools.product(bounds, bounds):
+        places = slice(start, stop, step)
+        graph = finalized(lambda given, s=places: [given[0][s] * 1.0], spec(dims=[-1]))
+        for n in range(1, 8):
+            x = np.arange(n, dtype=np.float32)
+            assert graph.run([crt.from_numpy(x)])[0].tolist() == x[places].tolist(), (places, n)
+
+
+def test_slices_of_slices_and_symbolic_bounds_clamp() -> None:
+    def fn(given):
+        x, y = given
+        n = y.shape[0]
+        return [x[2:][:1] + 0, x[:4][:2] + 0, x[:n] + 0, x[n:] + 0, x[: n - 1] + 0]
+
+    graph = finalized(fn, spec(dims=[-1]), spec("y", dims=[-1]))
+    for n, m in itertools.product(range(1, 7), range(1, 7)):
+        x, y = np.arange(n, dtype=np.float32), np.arange(m, dtype=np.float32)
+        wanted = [x[2:][:1], x[:4][:2], x[:m], x[m:], x[: m - 1]]
+        found = graph.run([crt.from_numpy(x), crt.from_numpy(y)])
+        assert [item.tolist() for item in found] == [item.tolist() for item in wanted], (n, m)
+
+
+def test_a_view_that_a_size_is_too_small_for_reads_nothing_beyond() -> None:
+    """`narrow` keeps its length; a run with fewer rows is refused."""
+    graph = finalized(lambda given: [crt.narrow(given[0], 0, 2, 3) * 1.0], spec(dims=[-1]))
+    assert graph.run([crt.arange(6).to(crt.float32)])[0].tolist() == [2.0, 3.0, 4.0]
+    for n in (4, 1):
         with pytest.raises(InvalidArgumentError, match="does not lie within"):
-            program.run([x])
+            graph.run([crt.ones(n)])

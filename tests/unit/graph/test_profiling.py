@@ -11,7 +11,7 @@ import pytest
 import clika_runtime as crt
 from clika_runtime import ops
 from clika_runtime.graph import ModelGraph
-from clika_runtime.graph.control import loop
+from clika_runtime.graph.control import cond, loop, scan
 from clika_runtime.graph.profiling import ceilings
 
 from .test_transforms import Block
@@ -120,11 +120,86 @@ def test_a_size_that_is_an_expression() -> None:
     assert [row.bytes for row in rows] == [2 * 4 * 20, 2 * 4 * 14]
 
 
-def test_subgraphs_are_one_row() -> None:
-    graph = trace(lambda x: loop(5, None, lambda i, go, v: (go, crt.tanh(v)), [x]), draw(1, 4))
-    (row,) = profiled(graph, draw(1, 4)).rows
-    assert (row.operator, row.flops, row.roofline) == ("loop", None, None)
-    assert "-" in str(profiled(graph, draw(1, 4))).splitlines()[-1].split()[-1]
+def in_loops(x: Any) -> Any:
+    """A loop, a branch, a scan, and a loop in a loop."""
+    weight = draw(3, 32, 32)
+    (y,) = loop(5, None, lambda i, go, v: (go, crt.tanh(v @ weight)), [x])
+    (z,) = cond(y.sum() > 1e9, lambda a: a @ weight, crt.relu, [y])
+    _, rows = scan(lambda s, a: (s + a, a), [crt.zeros(32)], [z])
+    (deep,) = loop(3, None, lambda i, go, v: (go, *loop(2, None, inner, [v])), [rows])
+    return [deep]
+
+
+def inner(i: Any, go: Any, v: Any) -> Any:
+    return go, crt.exp(v)
+
+
+def test_nodes_of_subgraphs_have_rows_of_their_own() -> None:
+    """Counted by hand, for a run of n rows."""
+    graph = trace(in_loops, draw(1, 4, 32), dynamic_axes={"x": {0: "n"}})
+    n = 6
+    report = profiled(graph, draw(2, n, 32))
+    within = [row for row in report.rows if row.depth]
+    tile, row = 4 * n * 32, 4 * 32
+    assert [(row.name, row.calls, row.depth, row.bytes, row.flops) for row in within] == [
+        ("Loop_2/MatMul_1", 5, 1, 5 * (2 * tile + 4 * 32 * 32), 5 * 2 * n * 32 * 32),
+        ("Loop_2/Tanh_2", 5, 1, 5 * 2 * tile, 5 * n * 32),
+        ("If_5/else/Relu_1", 1, 1, 2 * tile, n * 32),
+        ("Scan_7/Add_1", n, 1, n * 3 * row, n * 32),
+        ("Loop_9/Loop_2", 3, 1, 3 * (2 * tile + 8), None),
+        ("Loop_9/Loop_2/Exp_1", 6, 2, 6 * 2 * tile, 6 * n * 32),
+    ]
+    for row in report.rows:
+        if row.operator in ("loop", "if", "scan"):
+            assert row.flops is None and row.roofline is None
+        else:
+            least = max(row.bytes / CEILINGS["bandwidth"], row.flops / CEILINGS["peak"])
+            assert row.roofline == pytest.approx(100 * least / row.seconds)
+    assert sum(row.percent for row in report.rows) == pytest.approx(100)
+    assert sum(row.seconds for row in report.rows) < report.seconds * 1.5
+
+
+def test_a_subgraph_says_its_own_share() -> None:
+    """The work of a loop is in its body, and its node keeps what is left."""
+    weight = draw(1, 192, 192)
+    graph = trace(
+        lambda x: loop(8, None, lambda i, go, v: (go, v @ weight), [x]), draw(2, 192, 192)
+    )
+    outer, product = profiled(graph, draw(2, 192, 192)).rows
+    assert (outer.operator, product.operator) == ("loop", "matmul")
+    assert outer.seconds < product.seconds and product.percent > 50
+    assert product.name == f"{outer.name}/{graph._bodies[graph.node_ids()[-1]][0].nodes()[-1].name}"
+
+
+def test_a_branch_that_is_taken_now_and_then() -> None:
+    count = crt.zeros(())
+
+    def fn(x: Any) -> Any:
+        count.add_(1.0)
+        return cond(count > 2.0, lambda a: crt.exp(a), lambda a: crt.tanh(a), [x])
+
+    graph = trace(fn, draw(1, 4))
+    rows = profiled(graph, draw(1, 4)).rows  # four runs: tanh, tanh, exp, exp
+    found = {row.name.split("/", 1)[1]: row.calls for row in rows if row.depth}
+    assert found == {"then/Exp_1": 1, "else/Tanh_1": 0}
+
+
+def test_the_trace_nests_subgraphs(tmp_path: Path) -> None:
+    graph = trace(in_loops, draw(1, 4, 32))
+    report = profiled(graph, draw(1, 4, 32))
+    report.chrome_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    nodes = [event for event in events if event["ph"] == "X" and event["tid"] == 1]
+    assert [event["name"] for event in nodes] == [row.name for row in report.rows]
+    spans = {event["name"]: (event["ts"], event["ts"] + event["dur"]) for event in nodes}
+    for row in report.rows:
+        begin, end = spans[row.name]
+        if row.depth:
+            outer_begin, outer_end = spans[row.name.rsplit("/", 2 if "If" in row.name else 1)[0]]
+            assert outer_begin <= begin and end <= outer_end + 1e-6
+    assert sum(row.seconds for row in report.rows) * 1e6 == pytest.approx(
+        max(end for _, end in spans.values())
+    )
 
 
 def test_runs_after_it_are_as_before() -> None:

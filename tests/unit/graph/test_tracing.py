@@ -161,7 +161,11 @@ def test_run_refuses_before_finalize_and_wrong_inputs() -> None:
         ([], "takes 1 inputs"),
         ({"y": crt.ones(2)}, "inputs are"),
         ([crt.ones(3)], "recorded with size 2"),
-        ([crt.ones(2, dtype=crt.float64)], "dtype"),
+        (
+            [crt.ones(2, dtype=crt.float64)],
+            "'x' was recorded with dtype float32 on cpu and rank 1, got dtype float64 on cpu and "
+            r"shape \[2\]",
+        ),
     ):
         with pytest.raises(crt.InvalidArgumentError, match=text):
             traced.run(given)

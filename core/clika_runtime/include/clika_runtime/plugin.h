@@ -322,6 +322,9 @@ typedef struct clika_backend {
    * (an embedding that is only gathered from). Default: none. */
   int32_t (*pack_info)(const clika_value *weight, int32_t mode, clika_pack_info *out);
   int32_t (*pack)(const clika_call *call, int32_t mode); /* inputs[0] published, outputs[0] packed */
+  /* The way back, exact to the bit: inputs[0] packed, outputs[0] published. Default: none, and what
+   * needs the published payload of a packed weight is refused by name. */
+  int32_t (*unpack)(const clika_call *call);
 } clika_backend;
 
 #ifdef __cplusplus

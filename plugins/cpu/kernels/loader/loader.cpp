@@ -240,9 +240,10 @@ const clika_backend* build(int level) {
   std::memset(&backend, 0, sizeof(backend));
   for (const KernelFile* file : files_of(level)) {
     table->kernels.insert(table->kernels.end(), file->kernels, file->kernels + file->n);
-    if (!backend.pack && file->pack) {
-      backend.pack_info = file->pack_info;
-      backend.pack = file->pack;
+    if (file->repacking) {
+      backend.pack_info = file->repacking->pack_info;
+      backend.pack = file->repacking->pack;
+      backend.unpack = file->repacking->unpack;
     }
   }
   table->names.reserve(table->kernels.size());
