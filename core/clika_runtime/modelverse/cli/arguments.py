@@ -17,7 +17,7 @@ PROGRAM = "clikart-cli"
 #: The context window of a command that is given none: the checkpoint's, at most this.
 MAX_SEQ = 4096
 # The common flags that take a value; the splitter has to know them.
-_VALUED = ("--cache-dir",)
+_VALUED = ("--cache-dir", "--weights", "--template")
 _PLAIN = ("-v", "--verbose", "-q", "--quiet", "--no-color", "--offline")
 _OWN = ("-h", "--help", "--version")
 
@@ -60,8 +60,8 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, self.format_usage().strip())
 
 
-def add_common(parser: argparse.ArgumentParser) -> None:
-    """The flags of every command."""
+def add_common(parser: argparse.ArgumentParser, *, template: bool = False) -> None:
+    """The flags of every command; ``template`` adds the one of commands without a model."""
     group = parser.add_argument_group("common options")
     group.add_argument(
         "-v",
@@ -84,8 +84,20 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--cache-dir",
         metavar="DIR",
-        help="where fetched models are kept (default: the user's cache folder)",
+        help="where fetched models are kept (default: the cache that Hugging Face tools share)",
     )
+    if template:
+        group.add_argument(
+            "--template",
+            metavar="FILE",
+            help="read options from a JSON file (see generate-template); flags win over it",
+        )
+    else:
+        group.add_argument(
+            "--weights",
+            metavar="SEL",
+            help="the weight option of the source: a tag (Q6_K), a glob, a file name, latest",
+        )
 
 
 def split(argv: Sequence[str]) -> tuple[list[str], str | None, list[str]]:

@@ -43,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "source", metavar="SOURCE", help="the model: a directory, a file, a package"
     )
     parser.add_argument(
+        "--weights", metavar="SEL", help="the weight option: a tag, a glob, a file, latest"
+    )
+    parser.add_argument(
         "--max-seq",
         type=number(int, 1),
         metavar="N",

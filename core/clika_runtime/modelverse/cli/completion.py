@@ -79,7 +79,7 @@ def _flags(verb: str | None) -> list[str]:
     parser = Parser(PROGRAM, "")
     if verb is not None:
         importlib.import_module(ROOT_VERBS[verb][0], __package__).add_arguments(parser)
-    add_common(parser)
+    add_common(parser, template=True)
     words = [word for action in parser._actions for word in action.option_strings]
     if verb == "completion":
         words += ["bash", "zsh", "fish"]

@@ -11,9 +11,12 @@ from typing import Any
 
 from ... import device as devices
 from ... import plugins
+from ..._version import __version__
 from ...errors import ClikaRTError
 from .tables import table
 
+#: The version of the JSON document (``docs/schemas/devices.json``).
+SCHEMA = 1
 _COLUMNS = (
     "device",
     "name",
@@ -43,7 +46,12 @@ def run(arguments: Any) -> int:
     given = vars(arguments)
     backends, rows = report()
     if given.get("json"):
-        document = {"schema": 1, "backends": backends, "devices": rows}
+        document = {
+            "schema": SCHEMA,
+            "runtime": __version__,
+            "backends": backends,
+            "devices": rows,
+        }
         print(json.dumps(document, indent=2, ensure_ascii=False))
     elif given.get("csv"):
         text = io.StringIO()

@@ -19,6 +19,7 @@ from ..knobs import REAL, WHOLE
 from ..sources import ResolvedSource, human_size
 from . import EXIT_OK
 from .arguments import MAX_SEQ, Parser, number
+from .report import common_rows, log_rows
 
 _log = logging.getLogger("clika_runtime.modelverse")
 _MAX_MESSAGE = 64 << 20  # bytes of standard input
@@ -309,7 +310,7 @@ def _report_options(
     source: ResolvedSource, model: Any, given: dict[str, Any], knobs: dict[str, Any]
 ) -> None:
     """Each effective option and where its value came from."""
-    rows: list[tuple[str, object, str]] = []
+    rows = common_rows(given)
     options, report = model.loaded.options, model.report
     flag = dict.fromkeys(given, "flag")
     rows.append(("source", source.spec, source.found or source.origin))
@@ -336,9 +337,7 @@ def _report_options(
         for name, value in report.items()
         if name not in ("family", "device", "compute_dtype", "mode", "window")
     ]
-    width = max(len(name) for name, _, _ in rows)
-    for name, value, origin in rows:
-        _log.debug("option %s = %s (%s)", name.ljust(width), value, origin)
+    log_rows(rows)
 
 
 def _report_generation(model: Any, report: Any, given: dict[str, Any]) -> None:

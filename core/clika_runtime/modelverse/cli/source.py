@@ -18,6 +18,11 @@ __all__ = ["run_source"]
 def run_source(word: str, rest: list[str], options: Any) -> int:
     """Run ``rest`` (``[flags] VERB ...``) on the source ``word``; ``options`` holds the root
     flags."""
+    if "template" in vars(options):
+        raise UsageError(
+            "--template holds options of the commands without a model; the options of a model's "
+            "own commands are flags"
+        )
     flags, verb, arguments = split(rest)
     wants_help = any(flag in ("-h", "--help") for flag in flags)
     flags = [flag for flag in flags if flag not in ("-h", "--help")]

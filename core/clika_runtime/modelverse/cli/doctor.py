@@ -1,0 +1,52 @@
+"""``doctor``: what is installed, what loads, what is missing, and the line that mends it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from ..._version import __version__
+from . import EXIT_FAILURE, EXIT_OK
+from .arguments import PROGRAM
+
+#: The version of the JSON document (``docs/schemas/doctor.json``).
+SCHEMA = 1
+_MARKS = {"ok": "ok", "absent": "-", "broken": "BROKEN"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="the findings as a JSON document")
+
+
+def run(arguments: Any) -> int:
+    from .findings import examine
+
+    findings = examine(vars(arguments).get("cache_dir"))
+    broken = [item for item in findings if item.status == "broken"]
+    if vars(arguments).get("json"):
+        document = {
+            "schema": SCHEMA,
+            "runtime": __version__,
+            "healthy": not broken,
+            "findings": [item.document() for item in findings],
+        }
+        print(json.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        area = ""
+        for item in findings:
+            if item.area != area:
+                area = item.area
+                print(f"{area}:")
+            print(f"  {_MARKS[item.status]:6s}  {item.name}: {item.detail}")
+            if item.fix and item.status != "ok":
+                print(f"          mend it with: {item.fix}")
+        count = len(broken)
+        print(
+            "everything that is installed works"
+            if not count
+            else f"{count} thing{'s are' if count > 1 else ' is'} broken; see BROKEN above"
+        )
+        if not broken:
+            print(f"what runs here: {PROGRAM} list, {PROGRAM} devices")
+    return EXIT_FAILURE if broken else EXIT_OK

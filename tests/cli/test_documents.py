@@ -1,0 +1,75 @@
+"""Every JSON document of the command line against its schema under ``docs/schemas``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from clika_runtime import plugins
+from tests.cli.harness import call, install_family, install_plugin
+from tests.cli.tiny import COUNTING, write_model
+
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
+NAMES = ("check", "devices", "doctor", "list")
+
+
+def schema(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def validated(name: str, text: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(text)
+    jsonschema.Draft202012Validator(schema(name)).validate(document)
+    return document
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_schemas_are_schemas(name: str) -> None:
+    jsonschema.Draft202012Validator.check_schema(schema(name))
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A good family, a hidden one, a broken one and a broken backend beside ours."""
+    site = tmp_path / "site"
+    install_family(site, "plover", verbs=("prompt",), load="plover_model:FAMILY", license_page="x")
+    install_family(site, "dunlin", hidden=True)
+    broken = "import no_such_module_here"
+    install_plugin(site, "clika-family-dipper", "1", "clika_runtime.families", "dipper", broken)
+    install_plugin(site, "clika-runtime-reed", "1", "clika_runtime.backends", "reed", broken)
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.setattr(plugins, "_registry", None)
+
+
+def test_list(site: None) -> None:
+    document = validated("list", call("list", "--json").out)
+    assert {"plover", "dunlin", "llama"} <= {row["family"] for row in document["families"]}
+    assert [row["plugin"] for row in document["broken"]] == ["dipper"]
+
+
+def test_devices(site: None) -> None:
+    document = validated("devices", call("devices", "--json").out)
+    assert document["devices"][0]["device"] == "CPU:0"
+    assert {row["kind"] for row in document["backends"]} >= {"cpu", "reed"}
+
+
+def test_doctor(site: None) -> None:
+    result = call("doctor", "--json")
+    document = validated("doctor", result.out)
+    assert (result.status, document["healthy"]) == (1, False)
+
+
+def test_check(tmp_path: Path) -> None:
+    model = write_model(tmp_path / "m", COUNTING)
+    result = call("check", model, "--json", "--assume-device", "phone=8G")
+    assert len(validated("check", result.out)["devices"]) >= 2
+
+
+def test_a_schema_tells_documents_apart() -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        validated("list", call("devices", "--json").out)
