@@ -25,6 +25,7 @@ PAGES = (
     "coming-from-pytorch",
     "control-async-execution",
     "edit-a-graph",
+    "first-model-use-it-from-code",
     "first-program-devices-and-async",
     "first-program-serve-it",
     "first-program-tensors-and-operators",
@@ -34,6 +35,7 @@ PAGES = (
     "license-the-runtime",
     "load-quantized-weights",
     "merge-and-split",
+    "modelverse-overview",
     "optimize-and-finalize",
     "overview",
     "pytrees",
@@ -115,11 +117,15 @@ def test_page(page: str, tmp_path: Path) -> None:
     folder = FOLDER / page
     assert folder.is_dir(), f"{FOLDER} has no page {page}"
     environment: dict[str, Any] = dict(os.environ)
-    if any("smollm2-gguf" in program.read_text() for program in folder.glob("*.py")):
+    text = "".join(program.read_text() for program in folder.glob("*.py"))
+    if "smollm2-gguf" in text or "hub-model" in text:
         model = quantized()
         if isinstance(model, str):
             pytest.skip(model)
         environment["CLIKA_ACCEPT_GGUF"] = str(model)
+        (tmp_path / "model").mkdir()
+        (tmp_path / "model" / model.name).symlink_to(model)
+        environment["CLIKA_ACCEPT_MODEL_DIR"] = str(tmp_path / "model")
     report = tmp_path / "report.json"
     command = [sys.executable, str(FOLDER / "run.py"), "--only", page, "--show"]
     done = subprocess.run(

@@ -10,12 +10,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import plugins
 from .._version import __version__
 from ..errors import InternalError, InvalidArgumentError, NotFoundError, UnsupportedError
-from .sources import ResolvedSource
+
+if TYPE_CHECKING:
+    from .sources import ResolvedSource
 
 __all__ = [
     "Identity",
