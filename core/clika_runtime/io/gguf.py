@@ -22,7 +22,7 @@ from ._files import MappedFile, invalid, missing, shown, unsupported
 from .ggml_types import REMOVED, TYPES, TYPES_BY_NAME, GgmlType
 from .tensor_info import TensorInfo
 
-__all__ = ["GgufArray", "GgufFile", "open_gguf"]
+__all__ = ["GgufArray", "GgufFile", "check_header", "open_gguf"]
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -162,14 +162,17 @@ class GgufArray(Sequence[Any]):
 
 
 class _Cursor:
-    """A position in the mapped file; every read is checked against the end."""
+    """A position in the mapped file; every read is checked against the end. ``whole`` is the size
+    that tensors are checked against: that of the checkpoint's file, of which only the beginning may
+    be mapped."""
 
-    __slots__ = ("data", "path", "position", "size")
+    __slots__ = ("data", "path", "position", "size", "whole")
 
-    def __init__(self, file: MappedFile) -> None:
+    def __init__(self, file: MappedFile, whole: int | None = None) -> None:
         self.data = file.bytes
         self.path = file.path
         self.size = file.size
+        self.whole = file.size if whole is None else whole
         self.position = 0
 
     @property
@@ -330,10 +333,10 @@ def _read_tensor(cursor: _Cursor, index: int, alignment: int, part: int) -> Tens
     numel = 1
     for axis, size in enumerate(sizes):
         numel *= size
-        if size == 0 or numel > cursor.size * 8:  # no type packs more than 8 elements into a byte
+        if size == 0 or numel > cursor.whole * 8:  # no type packs more than 8 elements into a byte
             raise invalid(
                 cursor.path,
-                f"{what}: dimension {axis} of {sizes} is impossible in a file of {cursor.size} "
+                f"{what}: dimension {axis} of {sizes} is impossible in a file of {cursor.whole} "
                 "bytes",
             )
     kind = _tensor_type(cursor, cursor.u32(f"type of {what}"), what)
@@ -369,12 +372,12 @@ def _place(cursor: _Cursor, found: list[TensorInfo], alignment: int) -> list[Ten
     placed: list[TensorInfo] = []
     for info in found:
         offset = start + info.offset
-        if offset + info.nbytes > cursor.size:
+        if offset + info.nbytes > cursor.whole:
             raise invalid(
                 cursor.path,
                 f"tensor {shown(info.name)}: {info.nbytes} bytes at offset {offset} reach past "
                 "the end of the "
-                f"file ({cursor.size} bytes)",
+                f"file ({cursor.whole} bytes)",
             )
         placed.append(replace(info, offset=offset))
     before: TensorInfo | None = None
@@ -394,9 +397,9 @@ class _Part:
 
     __slots__ = ("alignment", "file", "metadata", "metadata_end", "tensors", "version")
 
-    def __init__(self, path: str | os.PathLike[str], number: int) -> None:
+    def __init__(self, path: str | os.PathLike[str], number: int, whole: int | None = None) -> None:
         self.file = MappedFile(path)
-        cursor = _Cursor(self.file)
+        cursor = _Cursor(self.file, whole)
         magic = bytes(self.file.bytes[: len(MAGIC)])
         if magic != MAGIC:
             raise invalid(cursor.path, f"not a GGUF file: magic is {magic!r}, expected {MAGIC!r}")
@@ -586,3 +589,12 @@ def open_gguf(path: str | os.PathLike[str]) -> GgufFile:
     wrong inside the file; the message names file, field, what was found and what was expected.
     """
     return GgufFile(path)
+
+
+def check_header(path: str | os.PathLike[str], whole: int) -> None:
+    """Check the header of one GGUF file of ``whole`` bytes, of which ``path`` holds the beginning.
+
+    Errors are those of ``open_gguf``: also ``InvalidArgumentError`` for a beginning that is too
+    short to hold the header. The other parts of a split checkpoint are not looked at.
+    """
+    _Part(path, 0, whole)

@@ -39,6 +39,7 @@ ROOT_VERBS: dict[str, tuple[str, str]] = {
     "list": (".listing", "print the installed model families (the catalog); no network"),
     "devices": (".devices", "print the compute devices of this machine"),
     "info": (".info", "say what a model source is; no weights are loaded"),
+    "fetch": (".fetch", "bring the files of a model here and print where they are"),
     "check": (".check", "say what a model needs on each device, and whether it fits"),
     "doctor": (".doctor", "say what is installed, what loads, and the line that mends the rest"),
     "new-family": (".new_family", "write a package with a model family of your own, with its test"),

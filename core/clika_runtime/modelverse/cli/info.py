@@ -1,67 +1,91 @@
 """``info SOURCE...``: what a model source is, read from configuration and headers; no weights are
-loaded."""
+loaded, and of a repository of the hub none are fetched."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import csv
 import json
 import logging
-from collections import Counter
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..._version import __version__
-from ...errors import ClikaRTError
-from .. import catalog
-from ..sources import ResolvedSource, human_size
+from ...errors import ClikaRTError, InvalidArgumentError
+from .. import catalog, description
+from ..sources import human_size, place
+from ..sources.reference import Reference, endpoint
 from . import EXIT_FAILURE, EXIT_MODEL, EXIT_OK, resolve_source
 from .arguments import UsageError
 
 _log = logging.getLogger("clika_runtime.modelverse")
-_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
+#: The version of the JSON document; its schema is ``schemas/info.json`` beside this module.
+SCHEMA = 1
+_NOTHING = "(dry; nothing downloaded)"
+_COLUMNS = (
+    "model", "source", "family", "model_type", "architecture", "commit", "parameters",
+    "context_length", "license", "gated", "option", "tag", "format", "precision",
+    "bits_per_weight", "bytes", "files", "requires", "served",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "sources",
         metavar="SOURCE",
-        nargs="+",
-        help="a directory, a weight file, pkg:NAME[==VERSION]; @FILE reads one per line",
+        nargs="*",
+        help="org/repo[:SELECTOR], a URL of one, a directory, a weight file, "
+        "pkg:NAME[==VERSION]; @FILE reads one per line",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON document for all sources")
+    parser.add_argument(
+        "--weights", metavar="SEL", help="the weight option: a tag, a glob, a file, latest"
+    )
+    parser.add_argument(
+        "--dry", action="store_true", help="list the files that a fetch takes, with their sizes"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON document for all sources")
+    form.add_argument("--csv", action="store_true", help="its table as CSV, a row per variant")
+    form.add_argument("--schema", action="store_true", help="print the document's JSON Schema")
 
 
 def run(arguments: Any) -> int:
-    sources = _expand(arguments.sources)
-    as_json = bool(vars(arguments).get("json"))
-    models: list[dict[str, Any]] = []
-    refused: list[dict[str, Any]] = []
-    for index, word in enumerate(sources):
+    given = vars(arguments)
+    if given.get("schema"):
+        print(schema_text(), end="")
+        return EXIT_OK
+    sources = _expand(given.get("sources", []))
+    if given.get("json") or given.get("csv"):
+        if given.get("dry"):
+            raise UsageError("--dry goes with the form for people, not with --json or --csv")
+        return _document(sources, arguments)
+    worst = EXIT_OK
+    refused = False
+    shown = False
+    for word in sources:
         try:
-            resolved = resolve_source(word, arguments)
-            facts = describe(resolved, catalog.probe(resolved))
+            with usage_errors():
+                lines, status = _lines(word, arguments)
         except (ClikaRTError, UsageError, OSError) as error:
-            if len(sources) == 1 and not as_json:
+            if len(sources) == 1:
                 raise
             _log.warning("%s: %s", word, error)
-            refused.append({"source": word, "error": str(error), "code": _code(error)})
+            refused = True
             continue
-        models.append(facts)
-        if not as_json:
-            if index:
-                print()
-            print(text_of(facts))
-    if as_json:
-        document = {"schema": 1, "runtime": __version__, "models": models, "refused": refused}
-        print(json.dumps(document, indent=2, ensure_ascii=False))
-    if refused:
-        return EXIT_FAILURE
-    return EXIT_MODEL if any(facts["refusal"] for facts in models) else EXIT_OK
+        if shown:
+            print()
+        print("\n".join(lines))
+        shown = True
+        worst = max(worst, status)
+    return EXIT_FAILURE if refused else worst
 
 
-def _code(error: Exception) -> str:
-    return str(getattr(error, "code_name", "INVALID_ARGUMENT"))
+def schema_text() -> str:
+    """The JSON Schema of the document."""
+    return (Path(__file__).with_name("schemas") / "info.json").read_text(encoding="utf-8")
 
 
 def _expand(words: list[str]) -> list[str]:
@@ -78,106 +102,207 @@ def _expand(words: list[str]) -> list[str]:
             line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")
         ]
     if not found:
-        raise UsageError("no source is named")
+        raise UsageError("the following arguments are required: SOURCE")
     return found
 
 
-def describe(source: ResolvedSource, identity: catalog.Identity) -> dict[str, Any]:
-    """The facts of one model, as ``info --json`` prints them."""
-    metadata: Mapping[str, Any]
-    if source.kind == "gguf":
-        from ...io.gguf import open_gguf
+# ---------------------------------------------------------------- documents
 
-        file = open_gguf(source.path)
-        metadata = file.metadata
-        tensors = list(file.tensors.values())
-        architecture = identity.architecture
-        context = metadata.get(f"{architecture}.context_length")
-        tokenizer = "tokenizer.ggml.model" in metadata
-        template = "tokenizer.chat_template" in metadata
-        precision = None
-        experts = metadata.get(f"{architecture}.expert_count")
+
+def _document(sources: list[str], arguments: Any) -> int:
+    models: list[dict[str, Any]] = []
+    refused: list[dict[str, Any]] = []
+    for word in sources:
+        try:
+            with usage_errors():
+                models.append(_facts(word, arguments))
+        except (ClikaRTError, UsageError, OSError) as error:
+            _log.warning("%s: %s", word, error)
+            code = str(getattr(error, "code_name", "INVALID_ARGUMENT"))
+            refused.append({"source": word, "error": str(error), "code": code})
+    models = _by_base(models)
+    if vars(arguments).get("csv"):
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(_COLUMNS)
+        for model in models:
+            writer.writerows(_csv_row(model, variant) for variant in model["variants"])
     else:
-        from ...io._files import read_json
-        from ...io.safetensors import open_safetensors
+        document = {
+            "schema": SCHEMA,
+            "runtime": __version__,
+            "models": models,
+            "refused": refused,
+        }
+        print(json.dumps(document, indent=2, ensure_ascii=False))
+    if refused:
+        return EXIT_FAILURE
+    return EXIT_MODEL if any(model["refusal"] for model in models) else EXIT_OK
 
-        metadata = read_json(source.folder / "config.json")
-        tensors = list(open_safetensors(source.entry).tensors.values())
-        context = metadata.get("max_position_embeddings")
-        names = {path.name for path in source.companions}
-        tokenizer = any(name in names for name in _TOKENIZERS)
-        template = _has_template(source)
-        precision = metadata.get("torch_dtype") or metadata.get("dtype")
-        experts = metadata.get("num_local_experts") or metadata.get("num_experts")
-    parameters = sum(tensor.numel for tensor in tensors)
-    bits = 8 * sum(tensor.nbytes for tensor in tensors) / max(parameters, 1)
+
+def _facts(word: str, arguments: Any) -> dict[str, Any]:
+    where = place(word, weights=vars(arguments).get("weights"))
+    if isinstance(where, Reference):
+        return description.hub_facts(_opened(where, arguments))
+    resolved = resolve_source(word, arguments)
+    return description.local_facts(resolved, catalog.probe(resolved))
+
+
+def _by_base(models: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One entry per base model: its own weights first, then its quantizations among the
+    sources."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for model in models:
+        groups.setdefault(model["model"], []).append(model)
+    joined = []
+    for base, group in groups.items():
+        group.sort(key=lambda model: model["origin"]["repo"] != base)  # stable: the base first
+        first = group[0]
+        first["variants"] = [variant for model in group for variant in model["variants"]]
+        joined.append(first)
+    return joined
+
+
+def _csv_row(model: Mapping[str, Any], variant: Mapping[str, Any]) -> list[Any]:
+    values = {
+        **model,
+        "commit": model["origin"]["commit"],
+        **variant,
+        "files": " ".join(file["path"] for file in variant["files"]),
+        "requires": " ".join(variant["requires"]),
+        "served": "yes" if variant["served"] else "no",
+        "gated": {None: "", False: "no"}.get(model["gated"], model["gated"]),
+    }
+    return ["" if values[name] is None else values[name] for name in _COLUMNS]
+
+
+# ---------------------------------------------------------------- for people
+
+
+@contextlib.contextmanager
+def usage_errors() -> Iterator[None]:
+    """A source that is no source, or does not settle on one option, is a wrong invocation."""
+    try:
+        yield
+    except InvalidArgumentError as error:
+        if error.code_name == "INVALID_ARGUMENT":
+            raise UsageError(str(error)) from error
+        raise
+
+
+def _opened(reference: Reference, arguments: Any) -> Any:
+    from ..hub.repository import open_repository
+
+    given = vars(arguments)
+    return open_repository(
+        reference,
+        offline=bool(given.get("offline")),
+        cache_dir=given.get("cache_dir"),
+        quiet=True,
+    )
+
+
+def _lines(word: str, arguments: Any) -> tuple[list[str], int]:
+    dry = bool(vars(arguments).get("dry"))
+    where = place(word, weights=vars(arguments).get("weights"))
+    if isinstance(where, Reference):
+        return _hub_lines(_opened(where, arguments), dry)
+    if dry and isinstance(where, str):
+        from . import fetch
+
+        waiting = fetch.package_waiting(where, arguments)
+        if waiting:
+            return [word, *waiting, _NOTHING], EXIT_OK
+    resolved = resolve_source(word, arguments)
+    facts = description.local_facts(resolved, catalog.probe(resolved))
+    lines = [text_of(facts)]
+    if dry:
+        files = description.files_of(resolved)
+        lines += [*listing_lines(files), "(everything is here already)", _NOTHING]
+    return lines, EXIT_MODEL if facts["refusal"] else EXIT_OK
+
+
+def _hub_lines(repository: Any, dry: bool) -> tuple[list[str], int]:
+    reference = repository.reference
+    identity, shape, tokenizer, more = description.hub_identity(repository)
     row = identity.row
     inputs = row.spec.input_modalities if row else ()
-    return {
-        "source": source.spec,
-        "name": _text(metadata.get("general.name")) or source.name,
-        "family": identity.family or None,
-        "model_type": identity.model_type,
-        "architecture": identity.architecture,
-        "refusal": str(identity.refusal) if identity.refusal else None,
-        "refusal_code": identity.refusal.code_name if identity.refusal else None,
-        "modalities": list(row.spec.modalities) if row else [],
-        "verbs": list(catalog.served_verbs(identity)),
-        "variant": "mixture of experts" if isinstance(experts, int) and experts > 1 else "dense",
-        "components": {
-            "tokenizer": tokenizer,
-            "image": "image" in inputs,
-            "audio": "audio" in inputs,
-            "video": "video" in inputs,
-        },
-        "chat_template": template,
-        "context_length": context if isinstance(context, int) else None,
-        "parameters": parameters,
-        "parameters_from": "tensor shapes",
-        "provider": _text(metadata.get("general.organization") or metadata.get("general.author")),
-        "vendor": row.spec.vendor if row else None,
-        "license": _text(metadata.get("general.license") or source.license),
-        "license_page": (row.spec.license_page or None) if row else None,
-        "origin": {
-            "kind": source.origin,
-            "package": source.package,
-            "version": source.version,
-            "found": source.found,
-        },
-        "variants": [
-            {
-                "option": source.name,
-                "format": source.kind,
-                "precision": precision if isinstance(precision, str) else None,
-                "tensor_types": dict(Counter(tensor.type for tensor in tensors).most_common()),
-                "bits_per_weight": round(bits, 3),
-                "bytes": source.weight_bytes,
-                "files": [{"path": str(p), "bytes": p.stat().st_size} for p in source.weights],
-                "companions": [
-                    {"path": str(p), "bytes": p.stat().st_size} for p in source.companions
-                ],
-                "served": bool(catalog.served_verbs(identity)),
-            }
-        ],
-    }
+    parts = {"tokenizer": tokenizer} | {n: n in inputs for n in ("image", "audio", "video")}
+    keys = _keys(identity.model_type, identity.architecture)
+    lines = [reference.spec]
+    if identity.refusal is not None:
+        lines += [keys, f"not served: {identity.refusal}"]
+    else:
+        lines += [f"family={identity.family} {keys}"]
+        lines += [f"variant: {shape}{' + multimodal' if more else ''}"]
+    lines.append(f"components: {_yes_no(parts.items())}")
+    lines += license_lines(repository, row)
+    if dry:
+        lines += dry_lines(repository)
+    return lines, EXIT_MODEL if identity.refusal else EXIT_OK
 
 
-def _has_template(source: ResolvedSource) -> bool:
-    from ...io._files import read_json
+def license_lines(repository: Any, row: Any) -> list[str]:
+    """The licensing report: the family's license page, the checkpoint's provider and source, its
+    own license and whether the repository is gated."""
+    repo = repository.reference.repo
+    lines = []
+    if row is not None and row.spec.license_page:
+        lines.append(f"license page: {row.spec.license_page}")
+    source = f"{endpoint()}/{repo}"
+    lines.append(f"model: {repo} provider: {repo.split('/')[0]} source: {source}")
+    listed = repository.listing
+    if listed is None:
+        lines.append(f"license: not known offline {source}")
+        return lines
+    stated = listed.license or "not stated"
+    if listed.license_name and stated == "other":
+        stated = listed.license_name
+    gate = " (gated)" if listed.gated else " (private)" if listed.private else ""
+    text = catalog.printable(stated, 200)
+    lines.append(f"license: {text} {description.license_url(repository)}{gate}")
+    return lines
 
-    for path in source.companions:
-        if path.name in ("chat_template.jinja", "chat_template.json"):
-            return True
-        if path.name == "tokenizer_config.json":
-            config = read_json(path)
-            if isinstance(config, dict) and config.get("chat_template"):
-                return True
-    return False
+
+def dry_lines(repository: Any) -> list[str]:
+    """What a fetch would take, and what it leaves behind."""
+    candidates = repository.candidates()
+    if len(candidates) > 1:
+        lines = [repository.table(candidates)]
+        lines.append("total: nothing is fetched until one option is selected")
+    else:
+        option = candidates[0]
+        index = [name for name in option.companions if name.endswith(".safetensors.index.json")]
+        repository.bring(index)
+        files = description.remote_files(repository, repository.by_index(option))
+        lines = listing_lines(files)
+    listed = repository.listing
+    if listed is not None:
+        count = len(listed.files)
+        lines.append(
+            f"repository: {human_size(listed.size)} in {count} file{'s' if count != 1 else ''}; "
+            "the rest is not fetched (other weight formats, files the fetch never takes)"
+        )
+    return [*lines, _NOTHING]
 
 
-def _text(value: object) -> str | None:
-    """A checkpoint's own text as one printable line; None when it states none."""
-    return (catalog.printable(value, 200) or None) if isinstance(value, str) else None
+def listing_lines(files: description.Files) -> list[str]:
+    """The files with their sizes, companions first, and the total."""
+    lines = []
+    for title, rows in (("companions:", files.companions), ("weights:", files.weights)):
+        if rows:
+            lines += [title, *(f"{row['path']} {human_size(row['bytes'])}" for row in rows)]
+    return [*lines, total_line(files)]
+
+
+def total_line(files: description.Files) -> str:
+    weights = human_size(files.weight_bytes)
+    plural = "s" if files.count != 1 else ""
+    return f"total: {human_size(files.nbytes)} (weights {weights}, {files.count} file{plural})"
+
+
+def _keys(model_type: str, architecture: str) -> str:
+    model_type, architecture = map(catalog.printable, (model_type, architecture))
+    return f"model_type={model_type} architecture={architecture}"
 
 
 def _count(number: int) -> str:
@@ -187,23 +312,24 @@ def _count(number: int) -> str:
     return str(number)
 
 
+def _yes_no(parts: Iterable[tuple[str, bool]]) -> str:
+    return " ".join(f"{name}={'yes' if there else 'no'}" for name, there in parts)
+
+
 def text_of(facts: Mapping[str, Any]) -> str:
-    """The facts for people."""
-    parts = facts["components"]
-    components = " ".join(f"{name}={'yes' if there else 'no'}" for name, there in parts.items())
+    """The facts of a model that is here, for people."""
     weights = facts["variants"][0]
     origin = facts["origin"]
     where = weights["files"][0]["path"]
     if origin["package"]:
         where = f"package {origin['package']} {origin['version']} ({origin['found']})"
-    model_type, architecture = map(catalog.printable, (facts["model_type"], facts["architecture"]))
-    identity = f"model_type={model_type} architecture={architecture}"
+    identity = _keys(facts["model_type"], facts["architecture"])
     lines = [facts["source"]]
     if facts["refusal"]:
         lines += [identity, f"not served: {facts['refusal']}"]
     else:
         lines += [f"family={facts['family']} {identity}", f"variant: {facts['variant']}"]
-    lines.append(f"components: {components}")
+    lines.append(f"components: {_yes_no(facts['components'].items())}")
     if facts["license_page"]:
         lines.append(f"license page: {facts['license_page']}")
     provider = facts["provider"] or facts["vendor"] or "not stated"

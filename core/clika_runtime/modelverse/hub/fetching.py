@@ -18,7 +18,7 @@ from .transfer import fetch_file
 __all__ = ["WORKERS", "fetch_files", "missing_bytes"]
 
 WORKERS = 8
-_GRACE_S = 2.0  # for the transfers under way to see that they are to stop
+_GRACE_S = 1.0  # for the transfers under way to see that they are to stop
 
 
 def missing_bytes(

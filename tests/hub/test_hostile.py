@@ -1,0 +1,304 @@
+"""Repositories and answers that were made to do harm: a typed error, the right exit status, nothing
+outside of the cache, and no time or memory lost."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from clika_runtime.errors import (
+    ClikaRTError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnavailableError,
+    UnsupportedError,
+)
+from clika_runtime.modelverse.sources import resolve
+from tests.cli.harness import call
+from tests.hub.content import GGUF, REPO, TAKEN, dense_files, gguf_files
+from tests.hub.played import git_sha1, sha256
+
+GOOD = {"rfilename": "config.json", "size": 2, "blobId": git_sha1(b"{}")}
+SIZE, DIGEST = 5000, sha256(dense_files()["model.safetensors"])
+WEIGHTS = {
+    "rfilename": "model.safetensors",
+    "size": SIZE,
+    "blobId": "0" * 40,
+    "lfs": {"sha256": DIGEST, "size": SIZE, "pointerSize": 1},
+}
+
+
+def everything_under(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+
+
+# ---------------------------------------------------------------- names
+
+NAMES = [
+    "../../../../escaped.gguf",
+    "/tmp/clika-escaped.gguf",
+    "a/../../escaped.gguf",
+    "..\\..\\escaped.gguf",
+    "C:\\escaped.gguf",
+    "C:escaped.gguf",
+    "nul\0.gguf",
+    "line\n.gguf",
+    "\x1b[2J.gguf",
+    "a//b.gguf",
+    "./a.gguf",
+    "con.gguf",
+    "dot./a.gguf",
+    "",
+    "x" * 2000 + ".gguf",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_that_leave_the_folder_are_ignored(hub, name, tmp_path, caplog):
+    files = {"good-Q4_0.gguf": gguf_files()["Otter-1B-Q4_K_M.gguf"]}
+    repo = hub.add(GGUF, files)
+    row = {"rfilename": "good-Q4_0.gguf", "size": 0, "blobId": "0" * 40, "lfs": None}
+    data = files["good-Q4_0.gguf"]
+    row["lfs"] = {"sha256": sha256(data), "size": len(data), "pointerSize": 1}
+    repo.siblings = [row, {**row, "rfilename": name}]
+    found = resolve(GGUF, quiet=True)
+    assert found.path.name == "good-Q4_0.gguf"
+    assert "1 files are ignored, their names leave the folder" in caplog.text
+    outside = {p for p in everything_under(tmp_path) if not p.startswith("home")}
+    assert outside == set()
+    assert not Path("/tmp/clika-escaped.gguf").exists()
+
+
+def test_a_repository_of_such_names_alone_holds_no_model(hub, cache):
+    repo = hub.add(GGUF, {})
+    repo.siblings = [{**WEIGHTS, "rfilename": name} for name in NAMES]
+    with pytest.raises(UnsupportedError, match=r"holds no model file \(0 files looked at\)"):
+        resolve(GGUF, quiet=True)
+    assert not cache.exists()
+
+
+def test_a_file_that_is_a_folder_too(hub, cache):
+    files = dense_files()
+    table = {"a": "x.safetensors", "b": "x.safetensors/y.safetensors"}
+    del files["model.safetensors"]
+    files["model-00001-of-00002.safetensors"] = b"w" * 2000
+    files["x.safetensors"] = b"x" * 2000
+    files["x.safetensors/y.safetensors"] = b"y" * 2000
+    files["model.safetensors.index.json"] = json.dumps({"weight_map": table}).encode()
+    hub.add(REPO, files)
+    with pytest.raises((UnavailableError, InvalidArgumentError)):
+        resolve(f"{REPO}/model-00001-of-00002.safetensors", quiet=True)
+
+
+# ---------------------------------------------------------------- descriptions
+
+
+@pytest.mark.parametrize(
+    ("described", "siblings", "message"),
+    [
+        ({"sha": "../../x"}, None, "the commit is '../../x', expected 40"),
+        ({"sha": None}, None, "the commit is None"),
+        ({"sha": "A" * 40}, None, "the commit is"),
+        ({}, [{**GOOD, "size": -1}], "the size of 'config.json' is -1"),
+        ({}, [{**GOOD, "size": True}], "the size of 'config.json' is True"),
+        ({}, [{**GOOD, "size": 1 << 60}], "the size of 'config.json' is 1152921504606846976"),
+        ({}, [{**GOOD, "size": "2"}], "the size of 'config.json' is '2'"),
+        ({}, [{**GOOD, "size": 1.5}], "the size of 'config.json' is 1.5"),
+        ({}, [{**GOOD, "blobId": "../" * 13 + "x"}], "the checksum of 'config.json' is"),
+        ({}, [{**GOOD, "blobId": 7}], "the checksum of 'config.json' is 7"),
+        ({}, [{**WEIGHTS, "lfs": {**WEIGHTS["lfs"], "sha256": "z" * 64}}], "the checksum of"),
+        ({}, [{**WEIGHTS, "lfs": {**WEIGHTS["lfs"], "size": -5}}], "the size of"),
+        ({}, [{**GOOD, "rfilename": 5}], "a file name is 5"),
+        ({}, [GOOD] * 100_001, "100001 files, expected at most 100000"),
+    ],
+)  # fmt: skip
+def test_descriptions_that_make_no_sense(hub, cache, described, siblings, message):
+    hub.add(REPO, dense_files(), described=described, siblings=siblings)
+    with pytest.raises(InvalidArgumentError, match="answers nonsense: ") as caught:
+        resolve(REPO, quiet=True)
+    assert message in str(caught.value)
+    assert caught.value.code_name == "MALFORMED_FILE"
+    assert not cache.exists()
+    assert call("fetch", REPO, "-q").status == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"not json",
+        b"[]",
+        b"null",
+        b"7",
+        b"{}",
+        b'{"id": 5, "siblings": 7}',
+        b'{"id": "x", "sha": "' + b"a" * 40 + b'", "siblings": [5]}',
+        b'{"id": "x", "sha": "' + b"a" * 40 + b'", "siblings": [{}]}',
+        b'{"id": "x", "lastModified": "yesterday"}',
+        b"\xff\xfe",
+        b"[" * 100_000,
+    ],
+)
+def test_answers_that_are_no_description(dense, body, cache):
+    dense.fail("/api/", body=body)
+    with pytest.raises(ClikaRTError):
+        resolve(REPO, quiet=True)
+    assert not cache.exists()
+    result = call("fetch", REPO, "-q")
+    assert result.status in (1, 3)
+    assert "internal error" not in result.err
+
+
+def test_random_damage_of_a_description(dense):
+    """Bytes of a good description changed at random: what comes is the model or a typed error."""
+    good = json.dumps(
+        {
+            "id": REPO,
+            "sha": dense.repos[REPO].commit,
+            "siblings": [GOOD, WEIGHTS],
+            "tags": ["license:mit"],
+            "cardData": {"license": "mit"},
+        }
+    ).encode()
+    generator = random.Random(5)
+    fault = dense.fail("/api/", body=good)
+    for _ in range(60):
+        data = bytearray(good)
+        for _ in range(generator.randint(1, 4)):
+            data[generator.randrange(len(data))] = generator.randrange(32, 127)
+        fault.body = bytes(data)
+        result = call("fetch", REPO, "--dry", "-q")
+        assert "internal error" not in result.err, bytes(data)
+        assert result.status in (0, 1, 2, 3)
+
+
+# ---------------------------------------------------------------- sizes
+
+
+def test_a_configuration_of_a_gigabyte_is_refused_before_a_byte(hub, cache):
+    siblings = [{**GOOD, "size": 1 << 30}, WEIGHTS]
+    hub.add(REPO, dense_files(), siblings=siblings)
+    for verb in ("fetch", "info"):
+        result = call(verb, REPO, "-q")
+        assert result.status == 1
+        assert "config.json has 1073741824 bytes, more than the limit of 67108864" in result.err
+    assert not hub.asked("/resolve/")
+    assert not cache.exists()
+
+
+def test_a_configuration_that_keeps_coming_is_cut_off(hub, cache):
+    """The listing says 2 bytes, the body does not end: no more than a piece is read."""
+    files = {**dense_files(), "config.json": b" " * 900}
+    hub.add(REPO, files, siblings=[GOOD, WEIGHTS])
+    with pytest.raises(InvalidArgumentError, match="900 bytes, the hub's own listing says 2"):
+        resolve(REPO, quiet=True)
+    assert not list(cache.glob("*/snapshots/*/config.json"))
+
+
+def test_weights_of_a_petabyte_need_the_space(hub):
+    huge = {"sha256": "f" * 64, "size": 1 << 50, "pointerSize": 1}
+    hub.add(REPO, dense_files(), siblings=[GOOD, {**WEIGHTS, "lfs": huge}])
+    result = call("fetch", REPO, "-q")
+    assert result.status == 1
+    assert f"needs {(1 << 50) + 2 + (64 << 20)} bytes" in result.err
+    assert not hub.asked("/resolve/")
+    assert "total: 1048576 GiB" in call("fetch", REPO, "--dry").out
+
+
+# ---------------------------------------------------------------- configuration and index
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b"[]",
+        b"\xff",
+        b"{",
+        b'{"model_type": 5}',
+        b'{"architectures": {"x": 1}, "model_type": "a"}',
+    ],
+)
+def test_configurations_that_cannot_be_read(hub, config):
+    hub.add(REPO, {**dense_files(), "config.json": config})
+    begun = time.monotonic()
+    for words in (("info", REPO), ("info", REPO, "--json"), (REPO, "prompt", "hi")):
+        result = call(*words, "-q")
+        assert result.status == 1, result.err
+        assert "internal error" not in result.err
+        assert "config.json" in result.err
+    assert call("fetch", REPO, "-q").status == 0
+    assert time.monotonic() - begun < 10
+
+
+@pytest.mark.parametrize(
+    ("index", "kind", "message"),
+    [
+        (b"[]", InvalidArgumentError, "'weight_map' must be an object"),
+        (b'{"weight_map": {}}', InvalidArgumentError, "'weight_map' must be an object"),
+        (b'{"weight_map": []}', InvalidArgumentError, "'weight_map' must be an object"),
+        (b'{"weight_map": {"a": 5}}', InvalidArgumentError, "a file name must be a string"),
+        (b'{"weight_map": {"a": "../../x"}}', InvalidArgumentError, "must be a plain path"),
+        (b'{"weight_map": {"a": "/etc/passwd"}}', InvalidArgumentError, "must be a plain path"),
+        (b'{"weight_map": {"a": "C:\\\\x"}}', InvalidArgumentError, "must be a plain path"),
+        (b'{"weight_map": {"a": "x\\u0000"}}', InvalidArgumentError, "must be a plain path"),
+        (b'{"weight_map": {"a": "absent.safetensors"}}', NotFoundError, "names 1 files that"),
+        (b'{"weight_map":' * 50_000, InvalidArgumentError, "nested too deeply"),
+        (b"not json", InvalidArgumentError, "is not valid JSON"),
+    ],
+)
+def test_an_index_that_lies_is_found_out_before_weights_move(hub, cache, index, kind, message):
+    files = dense_files(shards=2)
+    files["model.safetensors.index.json"] = index
+    hub.add(REPO, files)
+    with pytest.raises(kind, match=message):
+        resolve(REPO, quiet=True)
+    weights = {sha256(data) for name, data in files.items() if name.endswith(".safetensors")}
+    assert not [r for r in hub.asked("/blob/") if r.path.rpartition("/")[2] in weights]
+    assert not list(cache.glob("*/snapshots/*/*.safetensors"))
+    assert call("fetch", REPO, "-q").status == 1
+
+
+# ---------------------------------------------------------------- the cache itself
+
+
+def test_a_snapshot_folder_that_leads_away_is_not_written_through(dense, cache, tmp_path):
+    away = tmp_path / "away"
+    away.mkdir()
+    snapshots = cache / "models--otters--Otter-1B" / "snapshots"
+    snapshots.mkdir(parents=True)
+    files = dense.repos[REPO].files
+    files["modules.json"] = b"[]"
+    files["1_Pooling/config.json"] = b"{}"
+    folder = snapshots / dense.repos[REPO].commit
+    folder.mkdir()
+    (folder / "1_Pooling").symlink_to(away, target_is_directory=True)
+    with pytest.raises(InvalidArgumentError, match="leads out of the snapshot"):
+        resolve(REPO, quiet=True)
+    assert list(away.iterdir()) == []
+
+
+def test_a_partial_file_that_is_a_link_is_not_written_through(dense, cache, tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("keep me")
+    blobs = cache / "models--otters--Otter-1B" / "blobs"
+    blobs.mkdir(parents=True)
+    (blobs / f"{DIGEST}.incomplete").symlink_to(precious)
+    with pytest.raises(UnavailableError, match="cannot be written"):
+        resolve(REPO, quiet=True)
+    assert precious.read_text() == "keep me"
+
+
+@pytest.mark.parametrize("text", ["../../../../etc", "x" * 5000, "\xff", "a" * 40])
+def test_a_ref_that_names_no_snapshot_counts_for_nothing(dense, cache, text):
+    refs = cache / "models--otters--Otter-1B" / "refs"
+    refs.mkdir(parents=True)
+    (refs / "main").write_bytes(text.encode("latin-1"))
+    with pytest.raises(UnavailableError, match="is not in the cache"):
+        resolve(REPO, offline=True)
+    assert len(resolve(REPO, quiet=True).files) == len(TAKEN)
