@@ -14,7 +14,7 @@ from tests.cli.harness import call, install_family, install_plugin
 from tests.cli.tiny import COUNTING, write_model
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
-NAMES = ("check", "devices", "doctor", "list")
+NAMES = ("check", "devices", "doctor", "list", "memory-stages")
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -68,6 +68,24 @@ def test_check(tmp_path: Path) -> None:
     model = write_model(tmp_path / "m", COUNTING)
     result = call("check", model, "--json", "--assume-device", "phone=8G")
     assert len(validated("check", result.out)["devices"]) >= 2
+
+
+def test_memory_stages(tmp_path: Path) -> None:
+    """A line at each stage, appended; the pool holds the cache and the plans by then."""
+    model = write_model(tmp_path / "m", COUNTING, template=None)
+    path = tmp_path / "stages.json"
+    for count in (1, 2):
+        result = call(model, "prompt", "12", "--memory-stages", path, "--max-new-tokens", "3")
+        assert (result.status, result.out) == (0, "345\n")
+        lines = [validated("memory-stages", line) for line in path.read_text().splitlines()]
+        assert [line["stage"] for line in lines] == ["weights", "forward", "generation"] * count
+    (device,) = lines[-1]["devices"]
+    assert device["device"] == "CPU:0" and device["peak_bytes"] > 0
+    weights = (model / "model.safetensors").stat().st_size
+    assert {line["checkpoint_bytes"] for line in lines} == {weights}
+    result = call(model, "prompt", "12", "--memory-stages", tmp_path / "absent" / "f")
+    assert (result.status, result.out) == (2, "")
+    assert "argument --memory-stages" in result.err
 
 
 def test_a_schema_tells_documents_apart() -> None:

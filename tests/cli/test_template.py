@@ -210,7 +210,13 @@ def test_the_report_names_the_origin_of_every_option(
 
 def test_the_report_of_a_models_command(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLIKA_MODELVERSE_OFFLINE", "1")
-    found = options(call(model, "prompt", "12", "-v", "--greedy", "--max-new-tokens", "2"))
+    words = ("prompt", "12", "-v", "--greedy", "--max-new-tokens", "2")
+    found = options(call(model, *words, "--kvcache", "continuous", "--prefill-chunk", "7"))
+    assert found["kvcache"] == ("continuous", "flag")
+    assert found["prefill-chunk"] == ("7", "flag")
+    found = options(call(model, *words))
+    assert found["kvcache"] == ("paged", "default")
+    assert found["prefill-chunk"] == ("512", "default")
     assert found["offline"] == ("True", "environment, CLIKA_MODELVERSE_OFFLINE=1")
     assert found["temperature"] == ("0.0", "--greedy")
     assert found["max-new-tokens"] == ("2", "flag")

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from .. import pipeline_tags
 from ..errors import InvalidArgumentError, UnsupportedError
 from . import catalog
-from .registry import ModelRegistry, Source
+from .headers import Source, config_folder, opened
+from .registry import ModelRegistry
 from .sources import ResolvedSource, resolve
 
 if TYPE_CHECKING:
@@ -100,16 +101,16 @@ class AutoConfig(_Door):
         from .config import Fields
         from .loader import family_object, open_checkpoint, read_config
 
-        path = None if isinstance(source, ResolvedSource) else Path(source)
-        if path is not None and (path / "config.json").is_file():
+        folder = config_folder(source)
+        if folder is not None:
             from ..io import read_json
 
-            row = catalog.checked(catalog.probe_folder(path)).row
-            where = path / "config.json"
-            return family_object(row, path).config_from_hf(Fields(read_json(where), str(where)))
-        found = resolve(source, offline=offline, cache_dir=cache_dir)
-        row = catalog.identify(found).row
-        return read_config(family_object(row, found.path), open_checkpoint(found))
+            row = catalog.checked(catalog.probe_folder(folder)).row
+            where = folder / "config.json"
+            return family_object(row, folder).config_from_hf(Fields(read_json(where), str(where)))
+        with opened(source, offline=offline, cache_dir=cache_dir) as found:
+            row = catalog.identify(found).row
+            return read_config(family_object(row, found.path), open_checkpoint(found))
 
 
 class AutoTokenizer(_Door):
@@ -127,9 +128,10 @@ class AutoTokenizer(_Door):
         the folder, which need not have weights or a `config.json`."""
         from ..tokenizer import Tokenizer
 
-        path = None if isinstance(source, ResolvedSource) else Path(source)
-        if path is not None and path.is_dir() and not list(path.glob("*.gguf")):
-            return Tokenizer.from_huggingface(path)
+        if not isinstance(source, ResolvedSource):
+            folder = Path(source)
+            if folder.is_dir() and not any(folder.glob("*.gguf")):
+                return Tokenizer.from_huggingface(folder)
         found = resolve(source, offline=offline, cache_dir=cache_dir)
         if found.kind == "gguf":
             return Tokenizer.from_gguf(found.path)

@@ -16,6 +16,7 @@ import clika_runtime as crt
 from clika_runtime import plugins
 from clika_runtime.errors import ClikaRTError, InvalidArgumentError
 
+from .headers import Source, opened
 from .requirements import Budget, Place, Request, budget_of
 
 if TYPE_CHECKING:
@@ -29,32 +30,36 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.:-]*")
 
 
 def check(
-    source: Any,
+    source: Source,
     *,
     max_seq: int = 0,
     assume: Iterable[str] = (),
     options: LoadOptions | None = None,
+    weights: str | None = None,
     offline: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> list[Budget]:
     """The budget of a model on every device of this machine, then on each assumed one.
 
-    No weights are read: configuration, headers and the sizes of tensors say all. ``max_seq`` is the
-    sequence length judged (0: the checkpoint's whole window), ``assume`` further devices as
-    ``"name=8G"``; ``options`` are those of the load. Refused like a load: a family that is not
-    installed, tensors that do not match the configuration."""
+    No weights are read or fetched: configuration, headers and the sizes of tensors say all.
+    ``max_seq`` is the sequence length judged (0: the checkpoint's whole window), ``assume`` further
+    devices as ``"name=8G"``; ``options`` are those of the load, ``weights`` selects a weight
+    option. Refused like a load: a family that is not installed, tensors that do not match the
+    configuration."""
     from dataclasses import replace
 
     from .loader import LoadOptions, describe
-    from .sources import resolve
 
     assumed = [parse_place(text) for text in assume]
     asked = replace(options or LoadOptions(), max_seq=max_seq)
-    found = describe(resolve(source, offline=offline, cache_dir=cache_dir), asked)
-    return [
-        budget_for(found.checkpoint, found.config, found.model, found.names, found.dtype, asked, at)
-        for at in (*places(), *assumed)
-    ]
+    with opened(source, weights=weights, offline=offline, cache_dir=cache_dir) as at:
+        found = describe(at, asked)
+        return [
+            budget_for(
+                found.checkpoint, found.config, found.model, found.names, found.dtype, asked, place
+            )
+            for place in (*places(), *assumed)
+        ]
 
 
 def budget_for(

@@ -7,7 +7,6 @@ model = registry.load_generative("./my-model", max_seq=4096)
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +16,14 @@ from .. import pipeline_tags, plugins
 from ..errors import InvalidArgumentError, UnsupportedError
 from ..plugins import FamilySpec, Row
 from . import catalog
+from .headers import Source, config_folder, opened
 from .sources import ResolvedSource, resolve
 
 if TYPE_CHECKING:
     from .generation import GenerativeModel
     from .loader import LoadOptions
 
-__all__ = ["Model", "ModelRegistry", "Source", "identity_of"]
-
-Source = str | os.PathLike[str] | ResolvedSource
+__all__ = ["Model", "ModelRegistry"]
 
 #: Tasks whose models continue text.
 GENERATIVE = (pipeline_tags.TEXT_GENERATION, pipeline_tags.IMAGE_TEXT_TO_TEXT)
@@ -87,14 +85,15 @@ class ModelRegistry:
         return plugins.register_family(spec, family)
 
     def open(self, source: Source) -> Model:
-        """What a checkpoint is, from its configuration alone: no weights are read, and a folder
-        need not have any. Refused like ``catalog.identify`` where no installed family serves it."""
-        path = None if isinstance(source, ResolvedSource) else Path(source)
-        if path is not None and (path / "config.json").is_file():
-            identity, config = catalog.probe_folder(path), _config(path)
+        """What a checkpoint is, from its configuration alone: no weights are read or fetched, and a
+        folder need not have any. Refused like ``catalog.identify`` where no installed family serves
+        it."""
+        folder = config_folder(source)
+        if folder is not None:
+            identity, config = catalog.probe_folder(folder), _config(folder)
         else:
-            found = resolve(source)
-            identity, config = identity_of(found)
+            with opened(source) as found:
+                identity, config = _identity_of(found)
         row = catalog.checked(identity).row
         assert row is not None
         spec = row.spec
@@ -162,7 +161,7 @@ class ModelRegistry:
         )
 
 
-def identity_of(source: ResolvedSource) -> tuple[catalog.Identity, Mapping[str, Any]]:
+def _identity_of(source: ResolvedSource) -> tuple[catalog.Identity, Mapping[str, Any]]:
     """(identity, configuration) of a resolved source: config.json or the metadata of a GGUF."""
     if source.kind == "gguf":
         from ..io.gguf import open_gguf

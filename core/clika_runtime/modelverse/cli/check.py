@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..._version import __version__
 from ...errors import InvalidArgumentError
-from . import EXIT_OK, resolve_source
+from . import EXIT_OK
 from .arguments import MAX_SEQ, UsageError, number
 from .tables import table
 
@@ -40,7 +40,7 @@ _HEAD = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "source", metavar="SOURCE", help="the model: a directory, a file, a package"
+        "source", metavar="SOURCE", help="the model: a repository, a directory, a file, a package"
     )
     parser.add_argument(
         "--weights", metavar="SEL", help="the weight option: a tag, a glob, a file, latest"
@@ -72,14 +72,24 @@ def run(arguments: Any) -> int:
             parse_place(text)
         except InvalidArgumentError as error:
             raise UsageError(f"argument --assume-device: {error}") from error
-    source = resolve_source(given["source"], arguments)
-    budgets = check(source, max_seq=given.get("max_seq", MAX_SEQ), assume=assumed)
+    try:
+        budgets = check(
+            given["source"],
+            max_seq=given.get("max_seq", MAX_SEQ),
+            assume=assumed,
+            weights=given.get("weights"),
+            offline=bool(given.get("offline")),
+            cache_dir=given.get("cache_dir"),
+        )
+    except InvalidArgumentError as error:
+        if error.code_name == "INVALID_ARGUMENT":  # no source, or none of its weight options
+            raise UsageError(str(error)) from error
+        raise
     if given.get("json"):
         document = {
             "schema": SCHEMA,
             "runtime": __version__,
-            "source": source.spec,
-            "name": source.name,
+            "source": given["source"],
             "devices": [budget.terms() for budget in budgets],
         }
         print(json.dumps(document, indent=2, ensure_ascii=False))

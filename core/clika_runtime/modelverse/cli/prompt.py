@@ -13,13 +13,14 @@ import sys
 import time
 from typing import Any
 
-from ...errors import ClikaRTError, InternalError, InvalidArgumentError, UnsupportedError
+from ...errors import ClikaRTError, InvalidArgumentError, UnsupportedError
 from .. import catalog
 from ..knobs import REAL, WHOLE
 from ..sources import ResolvedSource, human_size
-from . import EXIT_OK
+from . import EXIT_OK, loading
 from .arguments import MAX_SEQ, Parser, number
 from .report import common_rows, log_rows
+from .stages import Stages, peak_memory
 
 _log = logging.getLogger("clika_runtime.modelverse")
 _MAX_MESSAGE = 64 << 20  # bytes of standard input
@@ -27,10 +28,10 @@ _MAX_MESSAGE = 64 << 20  # bytes of standard input
 _FLAG_OF = {
     "max_tokens or max_sequences": "--max-seq",
     "max_seq": "--max-seq",
+    "kvcache": "--kvcache",
+    "prefill_chunk": "--prefill-chunk",
     **{name: f"--{name.replace('_', '-')}" for name in (*WHOLE, *REAL) if "_" in name},
 }
-# The order in which `--device auto` and an absent --device look for a place.
-_PREFERENCE = ("cuda", "metal", "vulkan", "cpu")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,28 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="end the reply before this text; may be given several times",
     )
-    load = parser.add_argument_group("loading")
-    load.add_argument(
-        "--device",
-        metavar="DEV",
-        help="cpu, cuda, cuda:0, vulkan:0, metal, auto (default: the best one here)",
-    )
-    load.add_argument(
-        "--max-seq",
-        type=number(int, 1),
-        metavar="N",
-        help=f"the whole context window (default: the checkpoint's, at most {MAX_SEQ})",
-    )
-    load.add_argument(
-        "--dtype",
-        choices=("float32", "bfloat16", "float16"),
-        help="dtype of activations and cache (default: the checkpoint's)",
-    )
-    load.add_argument(
-        "--exact",
-        action="store_true",
-        help="multiply quantized weights exactly (slower; default: integer products)",
-    )
+    loading.add_arguments(parser)
 
 
 def check_arguments(arguments: Any, parser: Parser) -> None:
@@ -123,8 +103,7 @@ def check_arguments(arguments: Any, parser: Parser) -> None:
         if not all(_is_text(value) for value in values if value is not None):
             parser.error(f"{name} is no valid text (bytes that are no UTF-8); convert it first")
     given["message"] = _message(given.get("message"), parser)
-    if "device" in given:
-        given["places"] = _named_device(given["device"], parser)
+    loading.check_arguments(given, parser)
 
 
 # ---------------------------------------------------------------- the message
@@ -174,62 +153,6 @@ def _read_stdin() -> str:
     return text.removesuffix("\n").removesuffix("\r")
 
 
-# ---------------------------------------------------------------- devices
-
-
-def _present() -> list[str]:
-    from ... import device, plugins
-
-    kinds = dict.fromkeys((*_PREFERENCE, *plugins.device_kinds()))
-    return [str(place) for kind in kinds for place in device.enumerate_devices(kind)]
-
-
-def _named_device(name: str, parser: Parser) -> list[str]:
-    """The places to try for ``--device``: one for a device named, several for ``auto``."""
-    from ... import device, plugins
-
-    if name.strip().lower() == "auto":
-        return _automatic()
-    try:
-        place = device.Device(name)
-    except InvalidArgumentError as error:
-        parser.error(f"argument --device: {error}; devices here: {', '.join(_present()) or 'none'}")
-    present = _present()
-    if str(place) in present:
-        return [str(place)]
-    try:
-        plugins.load_backend(place.type)
-        count = len(device.enumerate_devices(place.type))
-        reason = f"the {place.type} backend found {count} device(s)"
-        code = "BACKEND_UNAVAILABLE"
-    except ClikaRTError as error:
-        reason, code = str(error).rstrip("."), error.code_name
-    raise InternalError(
-        f"cannot allocate on device {place.api}:{place.index}: {reason}. "
-        f"Devices here: {', '.join(present) or 'none'}",
-        code,
-    )
-
-
-def _automatic() -> list[str]:
-    """The first device of each kind that is here, best first."""
-    from ... import device
-
-    places = [str(p) for kind in _PREFERENCE for p in device.enumerate_devices(kind)[:1]]
-    return places or ["cpu"]  # without any backend the load says which package to add
-
-
-def _load(source: ResolvedSource, places: list[str], options: dict[str, Any]) -> Any:
-    from ..generation import load_generative
-
-    for place in places[:-1]:
-        try:
-            return load_generative(source, device=place, **options)
-        except ClikaRTError as error:
-            _log.warning("loading on %s failed, trying the next device: %s", place, error)
-    return load_generative(source, device=places[-1], **options)
-
-
 # ---------------------------------------------------------------- the run
 
 _GENERATION = ("max_new_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop")
@@ -238,7 +161,7 @@ _SAMPLING = ("top_k", "top_p", "min_p", "seed")
 
 def run(source: ResolvedSource, identity: catalog.Identity, arguments: Any) -> int:
     try:
-        return _run(source, vars(arguments))
+        return _run(source, identity, vars(arguments))
     except ClikaRTError as error:
         text = str(error)
         for name, flag in _FLAG_OF.items():
@@ -247,25 +170,12 @@ def run(source: ResolvedSource, identity: catalog.Identity, arguments: Any) -> i
         raise
 
 
-def _run(source: ResolvedSource, given: dict[str, Any]) -> int:
-    places = given.get("places") or _automatic()
+def _run(source: ResolvedSource, identity: catalog.Identity, given: dict[str, Any]) -> int:
+    stages = Stages(given.get("memory_stages"), source)
     begun = time.perf_counter()
-    model = _load(
-        source,
-        places,
-        {
-            "mode": "exact" if given.get("exact") else "fast",
-            "max_seq": given.get("max_seq", MAX_SEQ),
-            "dtype": given.get("dtype"),
-        },
-    )
+    model = loading.load(source, identity, given)
     seconds = time.perf_counter() - begun
-    if given.get("max_seq", 0) > model.window:
-        _log.warning(
-            "--max-seq %d: the checkpoint's window of %d tokens is used",
-            given["max_seq"],
-            model.window,
-        )
+    stages.record("weights", model)
     knobs = _knobs(given, model.defaults)
     if _log.isEnabledFor(logging.DEBUG):
         _report_options(source, model, given, knobs)
@@ -273,11 +183,13 @@ def _run(source: ResolvedSource, given: dict[str, Any]) -> int:
     with _start(model, given, knobs) as stream:
         text = ""
         for text in stream:
+            stages.record("forward", model)
             sys.stdout.write(text)
             sys.stdout.flush()
     if not text.endswith("\n"):
         sys.stdout.write("\n")
         sys.stdout.flush()
+    stages.record("generation", model)
     _report_generation(model, stream.report, given)
     return EXIT_OK
 
@@ -318,6 +230,8 @@ def _report_options(
     rows.append(("device", options.device, flag.get("device", "best available")))
     rows.append(("dtype", report.get("compute_dtype"), flag.get("dtype", "checkpoint")))
     rows.append(("weights", report.get("mode"), "flag" if given.get("exact") else "default"))
+    rows.append(("kvcache", options.kvcache, flag.get("kvcache", "default")))
+    rows.append(("prefill-chunk", options.prefill_chunk, flag.get("prefill_chunk", "default")))
     window = "checkpoint"
     if model.window == given.get("max_seq", MAX_SEQ):
         window = "flag" if "max_seq" in given else "default"
@@ -335,7 +249,7 @@ def _report_options(
     rows += [
         (name.replace("_", "-"), f"{value:.3f}" if isinstance(value, float) else value, "load")
         for name, value in report.items()
-        if name not in ("family", "device", "compute_dtype", "mode", "window")
+        if name not in ("family", "device", "compute_dtype", "mode", "window", "cache_layout")
     ]
     log_rows(rows)
 
@@ -363,21 +277,3 @@ def _report_generation(model: Any, report: Any, given: dict[str, Any]) -> None:
     peak = peak_memory()
     if peak:
         _log.debug("peak memory of the process: %s", human_size(peak))
-
-
-def peak_memory() -> int | None:
-    """The most memory that this process has had resident, in bytes; None where the system does not
-    say."""
-    try:
-        with open("/proc/self/status", encoding="ascii", errors="replace") as status:
-            for line in status:
-                if line.startswith("VmHWM:"):
-                    return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    try:
-        import resource
-    except ImportError:
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,156 @@
+"""The load of a model's command: its flags, the device it lands on, what is printed on the way."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from typing import Any
+
+from ...errors import ClikaRTError, InternalError, InvalidArgumentError
+from .. import catalog
+from ..sources import ResolvedSource
+from .arguments import MAX_SEQ, Parser, number
+from .stages import check_file
+
+__all__ = ["add_arguments", "check_arguments", "load"]
+
+_log = logging.getLogger("clika_runtime.modelverse")
+# The order in which `--device auto` and an absent --device look for a place.
+_PREFERENCE = ("cuda", "metal", "vulkan", "cpu")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The load flags of every command that runs a model."""
+    load = parser.add_argument_group("loading")
+    load.add_argument(
+        "--device",
+        metavar="DEV",
+        help="cpu, cuda, cuda:0, vulkan:0, metal, auto (default: the best one here)",
+    )
+    load.add_argument(
+        "--max-seq",
+        type=number(int, 1),
+        metavar="N",
+        help=f"the whole context window (default: the checkpoint's, at most {MAX_SEQ})",
+    )
+    load.add_argument(
+        "--dtype",
+        choices=("float32", "bfloat16", "float16"),
+        help="dtype of activations and cache (default: the checkpoint's)",
+    )
+    load.add_argument(
+        "--exact",
+        action="store_true",
+        help="multiply quantized weights exactly (slower; default: integer products)",
+    )
+    load.add_argument(
+        "--kvcache",
+        choices=("paged", "continuous"),
+        help="the layout of the cache: blocks, or one piece per sequence (default: paged)",
+    )
+    load.add_argument(
+        "--prefill-chunk",
+        type=number(int, 1),
+        metavar="N",
+        help="prompt tokens that one step takes at most (default: 512)",
+    )
+    load.add_argument(
+        "--memory-stages",
+        metavar="FILE",
+        help="append the counters of the memory pools at each stage, a line of JSON each",
+    )
+
+
+def check_arguments(given: dict[str, Any], parser: Parser) -> None:
+    """What argparse cannot say: the device is there, the file can be written."""
+    if "device" in given:
+        given["places"] = _named_device(given["device"], parser)
+    if "memory_stages" in given:
+        check_file(given["memory_stages"])
+
+
+def load(source: ResolvedSource, identity: catalog.Identity, given: dict[str, Any]) -> Any:
+    """Loads the model on the first place that takes it, and says what was loaded."""
+    options: dict[str, Any] = {
+        "mode": "exact" if given.get("exact") else "fast",
+        "max_seq": given.get("max_seq", MAX_SEQ),
+        **{name: given[name] for name in ("dtype", "kvcache", "prefill_chunk") if name in given},
+    }
+    model = _load(source, given.get("places") or _automatic(), options)
+    _log_licenses(source, identity, model.loaded.checkpoint)
+    if given.get("max_seq", 0) > model.window:
+        _log.warning(
+            "--max-seq %d: the checkpoint's window of %d tokens is used",
+            given["max_seq"],
+            model.window,
+        )
+    return model
+
+
+def _log_licenses(source: ResolvedSource, identity: catalog.Identity, checkpoint: Any) -> None:
+    """The family's license page and the checkpoint's own license."""
+    if identity.row is not None and identity.row.spec.license_page:
+        _log.info("license page: %s", identity.row.spec.license_page)
+    words = [source.license]
+    if checkpoint.kind == "gguf":
+        keys = ("general.license", "general.license.link")
+        words = [str(checkpoint.config.get(key) or "") for key in keys]
+    stated = catalog.printable(" ".join(filter(None, words)), 200)
+    if stated:
+        _log.info("license of the checkpoint: %s", stated)
+
+
+# ---------------------------------------------------------------- devices
+
+
+def _present() -> list[str]:
+    from ... import device, plugins
+
+    kinds = dict.fromkeys((*_PREFERENCE, *plugins.device_kinds()))
+    return [str(place) for kind in kinds for place in device.enumerate_devices(kind)]
+
+
+def _named_device(name: str, parser: Parser) -> list[str]:
+    """The places to try for ``--device``: one for a device named, several for ``auto``."""
+    from ... import device, plugins
+
+    if name.strip().lower() == "auto":
+        return _automatic()
+    try:
+        place = device.Device(name)
+    except InvalidArgumentError as error:
+        parser.error(f"argument --device: {error}; devices here: {', '.join(_present()) or 'none'}")
+    present = _present()
+    if str(place) in present:
+        return [str(place)]
+    try:
+        plugins.load_backend(place.type)
+        count = len(device.enumerate_devices(place.type))
+        reason = f"the {place.type} backend found {count} device(s)"
+        code = "BACKEND_UNAVAILABLE"
+    except ClikaRTError as error:
+        reason, code = str(error).rstrip("."), error.code_name
+    raise InternalError(
+        f"cannot allocate on device {place.api}:{place.index}: {reason}. "
+        f"Devices here: {', '.join(present) or 'none'}",
+        code,
+    )
+
+
+def _automatic() -> list[str]:
+    """The first device of each kind that is here, best first."""
+    from ... import device
+
+    places = [str(p) for kind in _PREFERENCE for p in device.enumerate_devices(kind)[:1]]
+    return places or ["cpu"]  # without any backend the load says which package to add
+
+
+def _load(source: ResolvedSource, places: list[str], options: dict[str, Any]) -> Any:
+    from ..generation import load_generative
+
+    for place in places[:-1]:
+        try:
+            return load_generative(source, device=place, **options)
+        except ClikaRTError as error:
+            _log.warning("loading on %s failed, trying the next device: %s", place, error)
+    return load_generative(source, device=places[-1], **options)
