@@ -1,5 +1,5 @@
-"""What this machine can do at best: the rate at which a plain loop reads memory, and that of
-independent float32 multiply-adds in registers.
+"""What this machine can do at best: the rate at which a plain loop reads memory, and those of
+independent float32 multiply-adds and of dot products of int8 in registers.
 
 python -m benchmarks.ceilings [BYTES] [THREADS]
 """
@@ -22,6 +22,11 @@ SOURCE = r"""
 #include <string.h>
 #include <time.h>
 #include <sys/mman.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__ARM_FEATURE_DOTPROD)
+#include <arm_neon.h>
+#endif
 typedef struct { const uint64_t *data; size_t n; uint64_t sum; } Part;
 static void *read_part(void *arg) {
   Part *p = arg;
@@ -72,19 +77,64 @@ static void *multiply_part(void *arg) {
   kept = s;
   return 0;
 }
-double multiply_rate(int threads, int rounds) {
+/* Sums of products of int8, four to a lane: the instruction of the best set that the machine has. */
+#if defined(__AVX512VNNI__)
+typedef __m512i Ints;
+static inline Ints dot(Ints s, Ints a, Ints b) { return _mm512_dpbusd_epi32(s, a, b); }
+#elif defined(__AVX2__)
+typedef __m256i Ints;
+static inline Ints dot(Ints s, Ints a, Ints b) {
+  return _mm256_add_epi32(s, _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), _mm256_set1_epi16(1)));
+}
+#elif defined(__ARM_FEATURE_DOTPROD)
+typedef int32x4_t Ints;
+static inline Ints dot(Ints s, Ints a, Ints b) {
+  return vdotq_s32(s, vreinterpretq_s8_s32(a), vreinterpretq_s8_s32(b));
+}
+#else
+typedef int Ints __attribute__((vector_size(16)));
+static inline Ints dot(Ints s, Ints a, Ints b) { return s + a * b; } /* one product to a lane */
+#endif
+static char bytes[65];
+static void *dot_part(void *arg) {
+  long n = *(long *)arg;
+  Ints s[12], a, b;
+  memcpy(&a, bytes, sizeof(a));
+  memcpy(&b, bytes + 1, sizeof(b));
+  for (int i = 0; i < 12; ++i) s[i] = a ^ b;
+  for (long k = 0; k < n; ++k) {
+#if defined(__x86_64__)
+    __asm__ volatile("" : "+v"(a)); /* or the sums would be found without a loop */
+#else
+    __asm__ volatile("" : "+w"(a));
+#endif
+    for (int i = 0; i < 12; ++i) s[i] = dot(s[i], a, b);
+  }
+  for (int i = 1; i < 12; ++i) s[0] ^= s[i];
+  int first;
+  memcpy(&first, &s[0], sizeof(first));
+  kept = (float)first;
+  return 0;
+}
+static double rate_of(void *(*part)(void *), double operations, int threads, int rounds) {
   double best = 0;
   for (int r = 0; r < rounds; ++r) {
     pthread_t ids[64];
     long n = 1000000;
     double t = now();
-    for (int i = 1; i < threads; ++i) pthread_create(&ids[i], 0, multiply_part, &n);
-    multiply_part(&n);
+    for (int i = 1; i < threads; ++i) pthread_create(&ids[i], 0, part, &n);
+    part(&n);
     for (int i = 1; i < threads; ++i) pthread_join(ids[i], 0);
-    double rate = 2.0 * 16 * 12 * n * threads / (now() - t);
+    double rate = operations * 12 * n * threads / (now() - t);
     if (rate > best) best = rate;
   }
   return best;
+}
+double multiply_rate(int threads, int rounds) {
+  return rate_of(multiply_part, 2.0 * 16, threads, rounds);
+}
+double dot_rate(int threads, int rounds) {
+  return rate_of(dot_part, 2.0 * sizeof(Ints), threads, rounds);
 }
 """
 
@@ -122,10 +172,18 @@ def fma_rate(threads: int, rounds: int = 15) -> float:
     return float(call(threads, rounds))
 
 
+def dot_rate(threads: int, rounds: int = 15) -> float:
+    """The best of some loops of int8 dot products in registers, in operations per second."""
+    call = _compiled("dot_rate")
+    call.argtypes = [ctypes.c_int, ctypes.c_int]
+    return float(call(threads, rounds))
+
+
 if __name__ == "__main__":
     size = int(sys.argv[1]) if len(sys.argv) > 1 else 97 << 20
     for count in [int(sys.argv[2])] if len(sys.argv) > 2 else [1, 2]:
         print(
             f"{size / 1e6:.0f} MB, {count} thread(s): {read_bandwidth(size, count) / 1e9:.1f} GB/s"
         )
-        print(f"{'':7}multiply-adds: {fma_rate(count) / 1e9:.0f} GFLOP/s")
+        print(f"{'':7}float32 multiply-adds: {fma_rate(count) / 1e9:.0f} GFLOP/s")
+        print(f"{'':7}int8 dot products: {dot_rate(count) / 1e9:.0f} Gop/s")

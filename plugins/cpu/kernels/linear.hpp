@@ -1,10 +1,14 @@
-// What the kernels of `linear` share: reading the call, splitting the work, the loops of the fast and the
-// exact mode. Included after level.hpp, blocks.hpp, pack.hpp, linear_lanes.hpp and quantize_activations.hpp.
+// What the kernels of `linear` share: reading the call, splitting the work, the loops of the modes. Included after
+// level.hpp, blocks.hpp, pack.hpp, linear_lanes.hpp and quantize_activations.hpp.
 //
 // output[t, n] = sum over k of input[t, k] * weight[n, k] + bias[n]. A lane is an output row n, k ascends,
 // and the sum is one float32: the bits of output[t, n] depend on input[t], weight[n] and bias[n] alone.
 // Tiles of tokens, strips of rows and threads only choose which sums run side by side.
 #pragma once
+
+}  // namespace
+#include "panels.hpp"
+namespace {
 
 struct Linear {
   const clika_call* call;
@@ -248,27 +252,36 @@ CLIKA_INLINE vu one_exact_word(const Format& format, int part, int j) {
   }
 }
 
-// ------------------------------------------------------------------ fast: 16-bit activations, integer dots
+// ------------------------------------------------------------------ integer dots over quantized activations
+// Codes of two bytes (mode "fast") or of one ("int8"), B below. A few tokens meet the packed weight itself; many meet
+// panels of 256 columns of a group, unpacked once: the same codes, scales and minima, so the same bits.
+constexpr int kDirectTokens = 4;
+constexpr int kPanelColumns = 256;
 
-#if CLIKA_LEVEL == 2
-constexpr int kFastTokens = 8;  // two sums each of 32 registers
-#else
-constexpr int kFastTokens = 4;  // two sums each of 16 registers
-#endif
+// What sums of activations are for, see CodeSums.
+template <class Format, int B>
+constexpr CodeSums kSums = {Format::kMinimum, Format::kMinimum
+                                                  ? 0
+                                                  : -(Format::kOffset +
+                                                      Products<Format::kCodes, B>::kSignedOffset)};
 
-// What sums of activations are for, see quantize_block.
-template <class Format>
-constexpr int kFactor = Format::kMinimum ? 0 : -(Format::kOffset + Products<Format::kCodes>::kSignedOffset);
+// sum with the integer products of token t and half h of a part.
+template <class Format, int T, int H, int B>
+CLIKA_INLINE vf add_products(const Format&, const ActBlock<T, H, B>& a, int h, int t, vi total, vf scale,
+                             vf minimum, vf sum) {
+  if constexpr (!Format::kMinimum) total += splat_int(static_cast<int32_t>(a.s[h][t]));
+  sum = fma(to_floats(total), scale * splat(a.d[t]), sum);
+  if constexpr (Format::kMinimum) sum = fma(minimum, splat(float_of(a.s[h][t])), sum);
+  return sum;
+}
 
 // Adds the products of T tokens with one part to sums.
-template <class Format, int T, int H>
-CLIKA_INLINE void multiply_part(const Format& format, int part, const ActBlock<T, H>& a, vf (&sums)[T]) {
-  using P = Products<Format::kCodes>;
-  static_assert(!Format::kMinimum || (Format::kOffset == 0 && P::kSignedOffset == 0), "one kind of sum");
+template <class Format, int T, int H, int B>
+CLIKA_INLINE void multiply_part(const Format& format, int part, const ActBlock<T, H, B>& a, vf (&sums)[T]) {
   constexpr int kWords = 8 / H;
 #pragma GCC unroll 2
   for (int h = 0; h < H; ++h) {
-    TileProducts<Format::kCodes, T> products;
+    TileProducts<Format::kCodes, T, B> products;
 #pragma GCC unroll 4
     for (int j = h * kWords; j < (h + 1) * kWords; j += 2) {
       const Words words = two_words(format, part, j);
@@ -277,19 +290,16 @@ CLIKA_INLINE void multiply_part(const Format& format, int part, const ActBlock<T
     const vf scale = format.scale(part, h);
     const vf minimum = minimum_of(format, part, h);
     for (int t = 0; t < T; ++t) {
-      vi total = products.total(t);
-      if constexpr (kFactor<Format> != 0) total += splat_int(static_cast<int32_t>(a.s[h][t]));
-      sums[t] = fma(to_floats(total), scale * splat(a.d[t]), sums[t]);
-      if constexpr (Format::kMinimum) sums[t] = fma(minimum, splat(float_of(a.s[h][t])), sums[t]);
+      sums[t] = add_products(format, a, h, t, products.total(t), scale, minimum, sums[t]);
     }
   }
 }
 
 // The sums of T tokens and the rows of one group over all columns.
-template <class Format, int T>
+template <class Format, int T, int B>
 CLIKA_INLINE void multiply_tile(const uint8_t* weight, const uint8_t* tile, int64_t blocks, vf (&sums)[T]) {
   constexpr int64_t kBytes = kGroup * static_cast<int64_t>(sizeof(typename Format::Block));
-  const auto* a = reinterpret_cast<const ActBlock<T, Format::kHalves>*>(tile);
+  const auto* a = reinterpret_cast<const ActBlock<T, Format::kHalves, B>*>(tile);
   for (int t = 0; t < T; ++t) sums[t] = zero();
   for (int64_t b = 0; b < blocks; ++b) {
     const Format format(weight);
@@ -302,86 +312,226 @@ CLIKA_INLINE void multiply_tile(const uint8_t* weight, const uint8_t* tile, int6
   }
 }
 
-template <class Format>
-int32_t run_fast(const Linear& p) {
-  constexpr int64_t T = kFastTokens;
-  using Block = typename Format::Block;
-  constexpr Form kForm = Products<Format::kCodes>::kForm;
-  constexpr int kHalves = Format::kHalves;
-  const int64_t blocks = p.k / Block::kColumns;
-  const int64_t token_bytes = p.k / kBlock * act_bytes(kHalves);
-  const int64_t tiles = (p.m + T - 1) / T;
-  uint8_t* tokens = static_cast<uint8_t*>(
-      p.call->core->scratch(p.call, static_cast<size_t>(std::max<int64_t>(64, p.m * token_bytes))));
-  if (!tokens) return CLIKA_UNAVAILABLE;
-  const int64_t row_bytes = blocks * static_cast<int64_t>(sizeof(Block));
-  const int64_t group_bytes = kGroup * row_bytes;
-  const uint8_t* weight = static_cast<const uint8_t*>(p.weight->data);
-  const bool published = p.weight->layout == CLIKA_LAYOUT_PUBLISHED;
-  uint8_t* repacked = nullptr;  // one group per worker
-  if (published) {
-    const int64_t workers = std::max<int64_t>(1, p.call->core->num_threads());
-    repacked = static_cast<uint8_t*>(
-        p.call->core->scratch(p.call, static_cast<size_t>(std::max<int64_t>(64, workers * group_bytes))));
-    if (!repacked) return CLIKA_UNAVAILABLE;
-  }
+// ---- panels
+// What the panels of a format hold: codes as the instructions of the level want them.
+template <Codes kCodes>
+constexpr Codes kPanelCodes =
+#if CLIKA_LEVEL == 0 || (CLIKA_X86 && CLIKA_LEVEL == 1)
+    kCodes;
+#else
+    Codes::kUnsigned;  // one instruction for all of them
+#endif
 
+// A part of a panel, as a format: 8 words of W lanes, H scales, H minima where there are any.
+template <Codes kPartCodes, int H, bool kHasMinimum>
+struct PanelPart {
+  static constexpr Codes kCodes = kPartCodes;
+  static constexpr bool kMinimum = kHasMinimum;
+  static constexpr int64_t kBytes = 4 * W * (8 + H * (kHasMinimum ? 2 : 1));
+  const uint8_t* at;
+
+  CLIKA_INLINE vu codes(int, int j) const { return load_words(at + 4 * W * j); }
+  CLIKA_INLINE vf scale(int, int half) const {
+    return load(reinterpret_cast<const float*>(at + 4 * W * (8 + half)));
+  }
+  CLIKA_INLINE vf minimum(int, int half) const {
+    return load(reinterpret_cast<const float*>(at + 4 * W * (8 + H + half)));
+  }
+};
+template <class Format>
+using PartOf = PanelPart<kPanelCodes<Format::kCodes>, Format::kHalves, Format::kMinimum>;
+
+// Unpacks `count` block columns of a packed group.
+template <class Format, int B>
+inline void fill_panel(const uint8_t* column, int64_t count, uint8_t* panel) {
+  using Part = PartOf<Format>;
+  constexpr int64_t kBytes = kGroup * static_cast<int64_t>(sizeof(typename Format::Block));
+  const auto put = [&](int j, vu words) {
+    if constexpr (Part::kCodes != Format::kCodes) words = Products<Format::kCodes, B>::prepare(words);
+    std::memcpy(panel + 4 * W * j, &words, sizeof(words));
+  };
+  for (int64_t b = 0; b < count; ++b) {
+    const Format format(column + b * kBytes);
+#pragma GCC unroll 1
+    for (int part = 0; part < kParts<Format>; ++part) {
+#pragma GCC unroll 4
+      for (int j = 0; j < 8; j += 2) {
+        const Words words = two_words(format, part, j);
+        put(j, words.first);
+        put(j + 1, words.second);
+      }
+      float* numbers = reinterpret_cast<float*>(panel + 4 * W * 8);
+#pragma GCC unroll 2
+      for (int h = 0; h < Format::kHalves; ++h) {
+        store(numbers + h * W, format.scale(part, h));
+        if constexpr (Format::kMinimum) {
+          store(numbers + (Format::kHalves + h) * W, format.minimum(part, h));
+        }
+      }
+      panel += Part::kBytes;
+    }
+  }
+}
+
+// A weight as the integer modes see it: groups of rows, published ones repacked where they are read.
+template <class Format>
+struct PackedWeight {
+  using Block = typename Format::Block;
+  static constexpr int64_t kBytes = kGroup * static_cast<int64_t>(sizeof(Block));
+  const uint8_t* data;
+  int64_t rows;
+  int64_t blocks;
+  bool published;
+
+  explicit PackedWeight(const Linear& p)
+      : data(static_cast<const uint8_t*>(p.weight->data)),
+        rows(p.n),
+        blocks(p.k / Block::kColumns),
+        published(p.weight->layout == CLIKA_LAYOUT_PUBLISHED) {}
+  int64_t group_bytes() const { return blocks * kBytes; }
+  // Block columns [first, last) of a group, the first of them at the pointer; `room` is where a published one is
+  // repacked.
+  const uint8_t* columns(int64_t group, int64_t first, int64_t last, uint8_t* room) const {
+    if (!published) return data + (group * blocks + first) * kBytes;
+    const int64_t stride = blocks * static_cast<int64_t>(sizeof(Block));
+    pack_group<kGroup, Block>(data + group * kGroup * stride, stride,
+                              std::min<int64_t>(kGroup, rows - group * kGroup), first, last, room);
+    return room;
+  }
+};
+
+inline uint8_t* scratch_bytes(const Linear& p, int64_t bytes) {
+  return static_cast<uint8_t*>(
+      p.call->core->scratch(p.call, static_cast<size_t>(std::max<int64_t>(64, bytes))));
+}
+
+// All tokens, quantized in tiles of `most`; null where scratch could not be had.
+template <class Format, int B>
+uint8_t* quantize_tokens(const Linear& p, int64_t most) {
+  constexpr Form kForm = Products<Format::kCodes, B>::kForm;
+  constexpr int kHalves = Format::kHalves;
+  const int64_t tiles = (p.m + most - 1) / most;
+  const int64_t token_bytes = p.k / kBlock * act_bytes(kHalves, B);
+  uint8_t* tokens = scratch_bytes(p, p.m * token_bytes);
+  if (!tokens) return nullptr;
   with_input(p, [&](const auto* x) {
-    const double cost = 0.3 * static_cast<double>(T * p.k);
+    const double cost = 0.3 * static_cast<double>(most * p.k);
     parallel(p.call, tiles, piece(p.call, tiles, cost), [&](int64_t begin, int64_t end, int32_t) {
       for (int64_t i = begin; i < end; ++i) {
-        uint8_t* tile = tokens + i * T * token_bytes;
-        quantize_tile<kForm, kFactor<Format>, kHalves>(x + i * T * p.k, p.k, std::min(T, p.m - i * T), tile);
+        quantize_tile<kForm, B, kHalves>(x + i * most * p.k, p.k, std::min(most, p.m - i * most),
+                                         kSums<Format, B>, tokens + i * most * token_bytes);
       }
     });
   });
+  return tokens;
+}
 
-  // A unit is a strip of groups, which stays in the second-level cache, times a run of tiles. One tile needs
-  // no reuse: a strip is one group then.
+template <class Format, int B>
+int32_t run_direct(const Linear& p) {
+  const PackedWeight<Format> weight(p);
+  const uint8_t* tokens = quantize_tokens<Format, B>(p, kDirectTokens);
+  const int64_t threads = std::max<int64_t>(1, p.call->core->num_threads());
+  uint8_t* room = weight.published ? scratch_bytes(p, threads * weight.group_bytes()) : nullptr;
+  if (!tokens || (weight.published && !room)) return CLIKA_UNAVAILABLE;
+  const int64_t groups = group_count(p.n, kGroup);
+  // Nanoseconds: at 16 bytes each when one token streams the weights, at 128 operations each otherwise.
+  const double cost = std::max(static_cast<double>(weight.group_bytes()) / 16.0,
+                               static_cast<double>(kGroup * p.k * 2 * p.m) / 128.0);
+  with_count<kDirectTokens>(p.m, [&](auto count) {
+    parallel(p.call, groups, piece(p.call, groups, cost), [&](int64_t begin, int64_t end, int32_t worker) {
+      for (int64_t g = begin; g < end; ++g) {
+        vf sums[count()];
+        const uint8_t* data = weight.columns(g, 0, weight.blocks, room + worker * weight.group_bytes());
+        multiply_tile<Format, count(), B>(data, tokens, weight.blocks, sums);
+        for (int t = 0; t < count(); ++t) put(p, t, g, sums[t]);
+      }
+    });
+  });
+  return CLIKA_OK;
+}
+
+template <class Format, int B>
+int32_t run_panels(const Linear& p) {
+  constexpr int64_t T = kPanelTokens;
+  constexpr int64_t kBlocks = kPanelColumns / Format::Block::kColumns;
+  constexpr int64_t kRoom = kBlocks * PackedWeight<Format>::kBytes;
+  constexpr int64_t G = kPanelGroups;
+  constexpr int64_t kPanels = G * kPanelColumns / kBlock * PartOf<Format>::kBytes;
+  const PackedWeight<Format> weight(p);
+  const uint8_t* tokens = quantize_tokens<Format, B>(p, T);
+  if (!tokens) return CLIKA_UNAVAILABLE;
+  const int64_t block_bytes = act_bytes(Format::kHalves, B);
+  const int64_t token_bytes = p.k / kBlock * block_bytes;
+  const PanelKernel* kernels =
+      panel_kernels.at[static_cast<int>(PartOf<Format>::kCodes)][Format::kHalves - 1][Format::kMinimum][B - 1];
+
+  // A unit is a strip of groups times a run of tiles: their sums, and the tokens' part that meets a panel, stay in
+  // the second-level cache.
+  constexpr int64_t kStrip = 4;
+  constexpr int64_t kRun = 256 / T;
+  const int64_t tiles = (p.m + T - 1) / T;
   const int64_t groups = group_count(p.n, kGroup);
   const int64_t threads = std::max<int64_t>(1, p.call->core->num_threads());
-  int64_t strip = 1;
-  int64_t runs = 1;
-  if (tiles > 1 && !published) {
-    const int64_t fits = std::max<int64_t>(1, (128 << 10) / std::max<int64_t>(1, group_bytes));
-    strip = std::min(fits, std::max<int64_t>(1, groups / (4 * threads)));
-    const int64_t strips = group_count(groups, strip);
-    if (threads > 1 && strips < 4 * threads) runs = std::min(tiles, group_count(4 * threads, strips));
-  }
+  const int64_t wanted = threads > 1 ? 4 * threads : 1;
+  const int64_t strip = std::max(G, std::min(kStrip, groups / wanted / G * G));
   const int64_t strips = group_count(groups, strip);
-  const int64_t run_tiles = group_count(tiles, runs);
-  runs = group_count(tiles, run_tiles);
-  // Nanoseconds: at 16 bytes each when one token streams the weights, at 128 operations each otherwise.
-  const double cost = std::max(static_cast<double>(strip * group_bytes) / 16.0,
-                               static_cast<double>(strip * kGroup * p.k * 2) *
-                                   static_cast<double>(std::min(p.m, run_tiles * T)) / 128.0);
+  int64_t run = std::min(kRun, tiles);
+  if (strips < wanted) run = std::max<int64_t>(1, std::min(run, tiles * strips / wanted));
+  const int64_t runs = group_count(tiles, run);
+  const int64_t sums_bytes = strip * run * T * W * static_cast<int64_t>(sizeof(float));
+  const int64_t worker_bytes = (sums_bytes + kPanels + (weight.published ? kRoom : 0) + 63) / 64 * 64;
+  uint8_t* memory = scratch_bytes(p, threads * worker_bytes);
+  if (!memory) return CLIKA_UNAVAILABLE;
+  const double cost = static_cast<double>(strip * kGroup * p.k * 2) *
+                      static_cast<double>(std::min(p.m, run * T)) / 128.0;
   const int64_t units = strips * runs;
   parallel(p.call, units, piece(p.call, units, cost), [&](int64_t begin, int64_t end, int32_t worker) {
+    uint8_t* own = memory + worker * worker_bytes;
+    float* sums = reinterpret_cast<float*>(own);
+    uint8_t* panels = own + sums_bytes;
+    const int64_t pitch = run * T * W;  // from group to group
     for (int64_t u = begin; u < end; ++u) {
-      const int64_t first_group = (u / runs) * strip;
+      const int64_t first_group = u / runs * strip;
       const int64_t last_group = std::min(groups, first_group + strip);
-      const int64_t first_tile = (u % runs) * run_tiles;
-      const int64_t last_tile = std::min(tiles, first_tile + run_tiles);
-      const uint8_t* data = weight + first_group * group_bytes;
-      if (published) {
-        uint8_t* to = repacked + worker * group_bytes;
-        pack_group<kGroup, Block>(data, row_bytes, std::min<int64_t>(kGroup, p.n - first_group * kGroup), 0,
-                                  blocks, to);
-        data = to;
+      const int64_t first_tile = u % runs * run;
+      const int64_t last_tile = std::min(tiles, first_tile + run);
+      std::memset(sums, 0, static_cast<size_t>(sums_bytes));
+      for (int64_t b = 0; b < weight.blocks; b += kBlocks) {
+        const int64_t columns = std::min(kBlocks, weight.blocks - b);
+        const int64_t parts = columns * kParts<Format>;
+        for (int64_t g = first_group; g < last_group; g += G) {
+          for (int64_t i = 0; i < G; ++i) {
+            uint8_t* panel = panels + i * parts * PartOf<Format>::kBytes;
+            if (g + i < last_group) {
+              fill_panel<Format, B>(weight.columns(g + i, b, b + columns, panels + kPanels), columns, panel);
+            } else {  // its sums are not written
+              std::memset(panel, 0, static_cast<size_t>(parts * PartOf<Format>::kBytes));
+            }
+          }
+          float* to = sums + (g - first_group) * pitch;
+          for (int64_t i = first_tile; i < last_tile; ++i) {
+            const int64_t count = std::min(T, p.m - i * T);
+            const uint8_t* tile = tokens + i * T * token_bytes + b * kParts<Format> * count * block_bytes;
+            kernels[count - 1](panels, parts, tile, to + (i - first_tile) * T * W, pitch);
+          }
+        }
       }
       for (int64_t i = first_tile; i < last_tile; ++i) {
-        const uint8_t* tile = tokens + i * T * token_bytes;
-        with_count<kFastTokens>(std::min(T, p.m - i * T), [&](auto count) {
+        for (int64_t t = 0; t < std::min(T, p.m - i * T); ++t) {
+          const float* from = sums + ((i - first_tile) * T + t) * W;
           for (int64_t g = first_group; g < last_group; ++g) {
-            vf sums[count()];
-            multiply_tile<Format, count()>(data + (g - first_group) * group_bytes, tile, blocks, sums);
-            for (int t = 0; t < count(); ++t) put(p, i * T + t, g, sums[t]);
+            put(p, i * T + t, g, load(from + (g - first_group) * pitch));
           }
-        });
+        }
       }
     }
   });
   return CLIKA_OK;
+}
+
+template <class Format, int B>
+int32_t run_integers(const Linear& p) {
+  return p.m <= kDirectTokens ? run_direct<Format, B>(p) : run_panels<Format, B>(p);
 }
 
 // ------------------------------------------------------------------ exact: float32 values, float32 products
@@ -613,7 +763,7 @@ struct QuantizedSource {
   }
 };
 
-// `linear` over a quantized weight: the static attribute `mode` is 0 exact, 1 fast.
+// `linear` over a quantized weight: the static attribute `mode` is 0 exact, 1 fast, 2 int8.
 template <class Format>
 int32_t linear_quantized(const clika_call* call) {
   Linear p;
@@ -627,7 +777,9 @@ int32_t linear_quantized(const clika_call* call) {
                   static_cast<int>(layout), kGroup);
   }
   if constexpr (Format::kCodes != Codes::kFloats) {
-    if (attr_int(call, 0, 0) == 1) return run_fast<Format>(p);
+    const int64_t mode = attr_int(call, 0, 0);
+    if (mode == 1) return run_integers<Format, 2>(p);
+    if (mode == 2) return run_integers<Format, 1>(p);
   }
   const QuantizedSource<Format> source = {static_cast<const uint8_t*>(p.weight->data), p.n,
                                           p.k / Format::Block::kColumns, layout == CLIKA_LAYOUT_PUBLISHED};

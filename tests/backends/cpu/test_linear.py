@@ -11,8 +11,9 @@ import clika_runtime as crt
 
 LEVELS = usable_levels()
 FLOATS = [torch.float32, torch.bfloat16, torch.float16]
-EXACT, FAST = 0, 1
-MODES = [EXACT, FAST]
+EXACT, FAST, INT8 = 0, 1, 2
+MODES = [EXACT, FAST, INT8]
+MOST = {FAST: 32639, INT8: 127}  # the largest code of an activation
 SCHEMES = ["Q4_0", "Q4_1", "Q8_0"]  # test_linear_types.py has the others
 SHAPES = [(1, 32), (7, 64), (8, 96), (9, 576), (17, 32), (40, 160)]
 
@@ -55,33 +56,37 @@ def test_exact_mode_is_within_float32_rounding(level, kind, rows, columns):
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", SCHEMES)
 @pytest.mark.parametrize(("rows", "columns"), SHAPES)
-def test_fast_mode_is_within_its_bound(level, kind, rows, columns):
-    """Rounding an activation to d = amax / 32639 moves it by at most d / 2."""
+@pytest.mark.parametrize("mode", MOST)
+def test_an_integer_mode_is_within_its_bound(level, kind, rows, columns, mode):
+    """Rounding an activation to d = amax / most moves it by at most d / 2."""
     kernels = Kernels(level)
     weight = random_weight(kind, rows, columns)
     dense = values(kind, weight)
     packed = kernels.pack(weight, FAST)
     for tokens in (1, 2, 3, 5, 17):
         x = normal(tokens, columns)
-        step = x.view(tokens, -1, 32).abs().amax(2) / 32639
+        step = x.view(tokens, -1, 32).abs().amax(2) / MOST[mode]
         off = product((step / 2).repeat_interleave(32, 1), dense.abs())
         # The minimum and the products are summed apart, so each contributes its own rounding.
         size = product(x.abs(), dense.abs()) + product(x.abs(), torch.full_like(dense, 0.2))
-        out = run(kernels, x, packed, mode=FAST)
+        out = run(kernels, x, packed, mode=mode)
         assert ((out.double() - product(x, dense)).abs() <= off * 1.001 + size * 2.0**-19).all()
 
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", SCHEMES)
-def test_fast_mode_is_exact_on_small_integers(level, kind):
-    """With amax 32639 in every block the codes are the activations: only the sums may round."""
+@pytest.mark.parametrize("mode", MOST)
+def test_an_integer_mode_is_exact_on_its_codes(level, kind, mode):
+    """With the largest code in every block the codes are the activations: only the sums may
+    round."""
     kernels = Kernels(level)
     weight = random_weight(kind, 19, 96)
-    x = torch.randint(-32639, 32640, (6, 96), generator=torch.Generator().manual_seed(3)).float()
-    x.view(6, 3, 32)[:, :, 5] = 32639.0
-    x.view(6, 3, 32)[:, 1, 6] = -32639.0
+    most = MOST[mode]
+    x = torch.randint(-most, most + 1, (6, 96), generator=torch.Generator().manual_seed(3)).float()
+    x.view(6, 3, 32)[:, :, 5] = most
+    x.view(6, 3, 32)[:, 1, 6] = -most
     dense = values(kind, weight)
-    out = run(kernels, x, kernels.pack(weight, FAST), mode=FAST)
+    out = run(kernels, x, kernels.pack(weight, FAST), mode=mode)
     tolerance = (product(x.abs(), dense.abs()) + product(x.abs(), torch.ones(19, 96))) * 2.0**-21
     assert ((out.double() - product(x, dense)).abs() <= tolerance).all()
 
@@ -102,9 +107,14 @@ def test_extreme_codes_do_not_saturate(level, kind):
             x[:, ::32] = 32639.0
             expected = product(x, dense)
             size = product(x.abs(), dense.abs()) + product(x.abs(), torch.full_like(dense, 0.2))
-            for mode in MODES:
+            for mode in (EXACT, FAST):
                 out = run(kernels, x, kernels.pack(weight, 2), mode=mode)
                 assert ((out.double() - expected).abs() <= size * 2.0**-19).all()
+        for activation in (127.0, -127.0):
+            x = torch.full((5, 64), activation)
+            size = product(x.abs(), dense.abs()) + product(x.abs(), torch.full_like(dense, 0.2))
+            out = run(kernels, x, kernels.pack(weight, 2), mode=INT8)
+            assert ((out.double() - product(x, dense)).abs() <= size * 2.0**-19).all()
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from harness import KernelError, Kernels, Packed, usable_levels
 from packed_weights import both_layouts, same_bits
-from test_linear_types import EXACT, FAST, MODES, fast_bound, normal, product, run
+from test_linear_types import EXACT, FAST, MODES, MOST, NAMES, integer_bound, normal, product, run
 
 import clika_runtime as crt
 from clika_runtime.io import SCHEMES_BY_NAME
@@ -175,7 +175,8 @@ def test_exact_mode(level, kind):
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_fast_mode(level, kind):
+@pytest.mark.parametrize("mode", MOST)
+def test_integer_modes(level, kind, mode):
     """Integer products for whole codes; the exact mode for codes that are floats."""
     kernels = Kernels(level)
     for rows, count in ((9, 3), (70, 2)):
@@ -183,10 +184,10 @@ def test_fast_mode(level, kind):
         form = kernels.pack(weight, FAST)
         for tokens in (1, 7):
             x = normal(tokens, weight.shape[1])
-            out = run(kernels, x, form, mode=FAST)
+            out = run(kernels, x, form, mode=mode)
             if kind in INTEGER:
                 error = (out.double() - product(x, dense)).abs()
-                assert (error <= fast_bound(x, dense)).all()
+                assert (error <= integer_bound(x, dense, mode)).all()
             else:
                 assert same_bits(out, run(kernels, x, form))
 
@@ -224,7 +225,7 @@ def test_refusals(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("mode", ["exact", "fast"])
+@pytest.mark.parametrize("mode", NAMES)
 def test_through_the_core(kind, mode):
     weight, _ = weight_and_values(kind, 40, 2)
     tensor = crt.Tensor.from_buffer(
@@ -234,5 +235,5 @@ def test_through_the_core(kind, mode):
     x = normal(7, weight.shape[1])
     out = np.asarray(crt.linear(crt.tensor(x.numpy()), form, mode=mode).numpy())
     kernels = Kernels()
-    expected = run(kernels, x, kernels.pack(weight, 2), None, MODES[mode == "fast"])
+    expected = run(kernels, x, kernels.pack(weight, 2), None, NAMES.index(mode))
     assert out.tobytes() == expected.numpy().tobytes()

@@ -19,8 +19,10 @@ import clika_runtime as crt
 from clika_runtime.testing import _numpy as kit
 
 LEVELS = usable_levels()
-EXACT, FAST = 0, 1
-MODES = [EXACT, FAST]
+EXACT, FAST, INT8 = 0, 1, 2
+MODES = [EXACT, FAST, INT8]
+NAMES = ["exact", "fast", "int8"]
+MOST = {FAST: 32639, INT8: 127}  # the largest code of an activation
 #: (rows, blocks of a row): one row, a part of a group, more than a panel of four groups.
 SHAPES = [(1, 1), (9, 3), (70, 2)]
 
@@ -40,11 +42,11 @@ def product(x: torch.Tensor, dense: torch.Tensor) -> torch.Tensor:
     return x.double() @ dense.double().T
 
 
-def fast_bound(x: torch.Tensor, dense: torch.Tensor) -> torch.Tensor:
-    """An activation moves by at most half of amax / 32639 of its 32 columns. The sums of codes and
+def integer_bound(x: torch.Tensor, dense: torch.Tensor, mode: int) -> torch.Tensor:
+    """An activation moves by at most half of amax / most of its 32 columns. The sums of codes and
     the minimum are added apart, each of the size of the largest weight nearby: 2^-18 stands for
     the float32 roundings of up to 24 parts."""
-    step = x.view(x.shape[0], -1, 32).abs().amax(2) / 32639
+    step = x.view(x.shape[0], -1, 32).abs().amax(2) / MOST[mode]
     off = product((step / 2).repeat_interleave(32, 1), dense.abs())
     largest = dense.abs().view(dense.shape[0], -1, 32).amax(2).repeat_interleave(32, 1)
     return off * 1.001 + product(x.abs(), 4 * largest) * 2.0**-18 + 1e-30
@@ -71,7 +73,8 @@ def test_exact_mode(level, kind):
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", SCHEMES)
-def test_fast_mode(level, kind):
+@pytest.mark.parametrize("mode", MOST)
+def test_integer_modes(level, kind, mode):
     kernels = Kernels(level)
     for rows, blocks in SHAPES:
         columns = blocks * BLOCK[kind]
@@ -80,8 +83,8 @@ def test_fast_mode(level, kind):
         packed = kernels.pack(weight, FAST)
         for tokens in (1, 7):
             x = normal(tokens, columns)
-            error = (run(kernels, x, packed, mode=FAST).double() - product(x, dense)).abs()
-            assert (error <= fast_bound(x, dense)).all()
+            error = (run(kernels, x, packed, mode=mode).double() - product(x, dense)).abs()
+            assert (error <= integer_bound(x, dense, mode)).all()
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -102,13 +105,13 @@ def test_extreme_bytes(level, kind):
         weight = Packed(blocks.reshape(-1), (16, columns), SCHEMES[kind])
         dense = values(kind, weight)
         packed = kernels.pack(weight, 2)
-        for activation in (32639.0, -32639.0, 127 * 256 - 128.0, -127 * 256 + 128.0):
+        for activation in (32639.0, -32639.0, 127 * 256 - 128.0, -127 * 256 + 128.0, 127.0, -127.0):
             x = torch.full((5, columns), activation)
-            x[:, ::32] = 32639.0
+            x[:, ::32] = 32639.0 if abs(activation) > 127 else 127.0
             expected = product(x, dense)
             # The codes and the minimum may cancel, each is at most 0.02 * 63; sums are float32.
             size = product(x.abs(), dense.abs() + 0.02 * 63 * 2)
-            for mode in MODES:
+            for mode in MODES if abs(activation) in (127, 32639) else (EXACT, FAST):
                 out = run(kernels, x, packed, mode=mode)
                 bound = size * (columns + 4) * 2.0**-24
                 assert ((out.double() - expected).abs() <= bound).all()
@@ -159,7 +162,7 @@ def test_refusals(level, kind):
 
 
 @pytest.mark.parametrize("kind", SCHEMES)
-@pytest.mark.parametrize("mode", ["exact", "fast"])
+@pytest.mark.parametrize("mode", NAMES)
 def test_through_the_core(kind, mode):
     """The kernel is chosen by its name, also for the weight as published."""
     columns = 2 * BLOCK[kind]
@@ -171,7 +174,7 @@ def test_through_the_core(kind, mode):
     x = normal(7, columns)
     out = np.asarray(crt.linear(crt.tensor(x.numpy()), packed, mode=mode).numpy())
     kernels = Kernels()
-    expected = run(kernels, x, kernels.pack(weight, 2), None, MODES[mode == "fast"])
+    expected = run(kernels, x, kernels.pack(weight, 2), None, NAMES.index(mode))
     assert out.tobytes() == expected.numpy().tobytes()
     published = crt.linear(crt.tensor(x.numpy()), tensor, mode=mode).numpy()
     assert np.asarray(published).tobytes() == out.tobytes()

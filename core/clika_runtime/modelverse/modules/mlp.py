@@ -26,8 +26,9 @@ class GatedMLP(nn.Module):
     ) -> None:
         super().__init__()
         self.activation = activation
-        self.gate_proj = Linear(hidden_size, intermediate_size, bias, dtype, shard="col")
-        self.up_proj = Linear(hidden_size, intermediate_size, bias, dtype, shard="col")
+        wide = (hidden_size, intermediate_size, bias, dtype, "col")
+        self.gate_proj = Linear(*wide, coarse=True)
+        self.up_proj = Linear(*wide, coarse=True)
         self.down_proj = Linear(intermediate_size, hidden_size, bias, dtype, shard="row")
 
     def forward(self, x: Any) -> Any:
