@@ -16,6 +16,7 @@ import sys
 import pytest
 
 from clika_runtime import __version__, plugins
+from clika_runtime.modelverse.cli import ROOT_VERBS
 from tests.cli.harness import call, command, environment, install_family, install_plugin, run
 from tests.cli.wheels import tiny_gguf
 
@@ -529,7 +530,7 @@ def test_configurations_that_name_no_family(catalog, tmp_path, content, status, 
 def test_completion_scripts(shell):
     result = call("completion", shell)
     assert (result.status, result.err) == (0, "")
-    for word in ("list", "devices", "info", "clikart-cli", "json"):
+    for word in (*ROOT_VERBS, "clikart-cli", "json", "template", "assume-device", "cache-dir"):
         assert word in result.out
     if shutil.which(shell):
         checked = subprocess.run(
@@ -539,12 +540,21 @@ def test_completion_scripts(shell):
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_bash_completion_answers():
-    text = call("completion", "bash").out
-    probe = (
-        text
-        + '\nCOMP_WORDS=(clikart-cli list --j); COMP_CWORD=2; _clikart_cli; echo "${COMPREPLY[@]}"'
-        '\nCOMP_WORDS=(clikart-cli dev); COMP_CWORD=1; _clikart_cli; echo "${COMPREPLY[@]}"'
+def test_bash_completion_answers(tmp_path):
+    asked = {
+        "list --j": "--json",
+        "dev": "devices",
+        "--cache-dir list che": "check",  # the value of a flag is no verb
+        "check --max-seq --": "",  # and nothing but files completes it
+        "completion f": "fish",
+        "./model.gguf --": "",  # the flags of a model's commands are not known here
+    }
+    lines = [call("completion", "bash").out]
+    for words in asked:
+        count = len(words.split())
+        lines.append(f"COMP_WORDS=(clikart-cli {words}); COMP_CWORD={count}; _clikart_cli")
+        lines.append('echo "${COMPREPLY[@]}"')
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(lines)], capture_output=True, text=True, timeout=60, cwd=tmp_path
     )
-    done = subprocess.run(["bash", "-c", probe], capture_output=True, text=True, timeout=60)
-    assert done.stdout.split("\n")[:2] == ["--json", "devices"]
+    assert done.stdout.split("\n")[:-1] == list(asked.values())
