@@ -77,7 +77,7 @@ static void *multiply_part(void *arg) {
   kept = s;
   return 0;
 }
-/* Sums of products of int8, four to a lane: the instruction of the best set that the machine has. */
+/* Sums of products of int8, four to a lane, by the best instruction that the machine has. */
 #if defined(__AVX512VNNI__)
 typedef __m512i Ints;
 static inline Ints dot(Ints s, Ints a, Ints b) { return _mm512_dpbusd_epi32(s, a, b); }
