@@ -128,6 +128,8 @@ def test_list_all_and_full(catalog):
     assert result.lines()[0] == "registered model families (1 runnable)"
     assert "shrew identity-only" in result.lines()
     assert "  * Description: the otters" in result.lines()
+    assert "  * Architectures: BeaverForCausalLM" in result.lines()
+    assert "  * GGUF Architectures: otter-gguf" in result.lines()
 
 
 def test_list_json(catalog):

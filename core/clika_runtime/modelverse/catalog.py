@@ -221,7 +221,8 @@ def _broken() -> Sequence[plugins.Broken]:
 
 
 def catalog_text(*, hidden: bool = False, full: bool = False) -> str:
-    """The catalog for people: ``hidden`` adds the hidden families, ``full`` the descriptions."""
+    """The catalog for people: ``hidden`` adds the hidden families, ``full`` the descriptions
+    and every key that a family claims."""
     rows, left = _rows(hidden)
     runnable = sum(bool(verbs(row)) for row in rows)
     more = f"; {left} hidden, --all shows all" if left else ""
@@ -241,8 +242,13 @@ def catalog_text(*, hidden: bool = False, full: bool = False) -> str:
         lines.append(f"  * Vendor: {spec.vendor}")
         if spec.license_page:
             lines.append(f"  * License page: {spec.license_page}")
-        if full and spec.description:
-            lines.append(f"  * Description: {' '.join(spec.description.split())}")
+        if full:
+            keys = {
+                "Architectures": ", ".join(spec.architectures),
+                "GGUF Architectures": ", ".join(spec.gguf_architectures),
+                "Description": " ".join(spec.description.split()),
+            }
+            lines += [f"  * {name}: {text}" for name, text in keys.items() if text]
         lines.append(f"  * Plugin: {row.distribution} {row.version}")
         blocks.append("\n".join(lines))
     for item in _broken():

@@ -57,6 +57,8 @@ FAULT_AROUND = 64 << 10
 #: float32 (exact products). The pool keeps blocks in steps of an eighth.
 FAST_CODE_BYTES = 2 + 4 / 32
 POOL_STEP = 9 / 8
+#: Scratch and stack of a worker thread.
+WORKER_BYTES = 512 << 10
 
 
 @dataclass(frozen=True)
@@ -334,9 +336,11 @@ class _Running:
         return (2 if window > chunk else 1) * arena + 2 * decode
 
     def workspace(self, window: int) -> int:
-        """Activations as the products read them, for each width of an input."""
+        """Activations as the products read them, for each width of an input, and what the worker
+        threads of the host have."""
         chunk = min(self._request.chunk, window)
-        return int(chunk * sum(self._inputs) * self._code_bytes * POOL_STEP)
+        workers = crt.num_threads() * WORKER_BYTES if self._host else 0
+        return int(chunk * sum(self._inputs) * self._code_bytes * POOL_STEP) + workers
 
     def gathered(self, window: int) -> int:
         """Pages of the tables that the tokens of a window can touch."""

@@ -11,7 +11,9 @@ from ..catalog import catalog_document, catalog_text
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="show hidden families too")
-    parser.add_argument("--full", action="store_true", help="add each family's description")
+    parser.add_argument(
+        "--full", action="store_true", help="add descriptions and every key that a family claims"
+    )
     parser.add_argument(
         "--json",
         action="store_true",
