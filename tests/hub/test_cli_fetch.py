@@ -62,7 +62,7 @@ def test_a_quantization_prints_its_file(quantized, cache):
 
 
 def test_options_that_are_not_settled_are_a_usage_error(quantized):
-    for words in (("fetch", GGUF), ("fetch", GGUF, "--dry"), (GGUF, "prompt", "hi")):
+    for words in (("fetch", GGUF), ("fetch", GGUF, "--dry")):
         result = call(*words)
         assert (result.status, result.out) == (2, "")
         assert f"error: '{GGUF}' ships 3 weight options; pick one:\noption " in result.err

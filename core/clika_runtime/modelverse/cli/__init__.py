@@ -7,10 +7,11 @@ failure at run time, 2 wrong invocation, 3 the model cannot do this here; 130 af
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..._version import __version__
@@ -26,6 +27,7 @@ __all__ = [
     "configure",
     "main",
     "resolve_source",
+    "usage_errors",
 ]
 
 EXIT_OK = 0
@@ -211,12 +213,23 @@ def configure(arguments: Any, parser: Parser) -> None:
     )
 
 
+@contextlib.contextmanager
+def usage_errors() -> Iterator[None]:
+    """A source that is no source, or does not settle on one option, is a wrong invocation."""
+    try:
+        yield
+    except InvalidArgumentError as error:
+        if error.code_name == "INVALID_ARGUMENT":
+            raise UsageError(str(error)) from error
+        raise
+
+
 def resolve_source(word: str, arguments: Any) -> Any:
     """`sources.resolve` with the common flags; a source that is no source is a usage error."""
     from ..sources import resolve
 
     given = vars(arguments)
-    try:
+    with usage_errors():
         return resolve(
             word,
             weights=given.get("weights"),
@@ -224,7 +237,3 @@ def resolve_source(word: str, arguments: Any) -> Any:
             cache_dir=given.get("cache_dir"),
             quiet=bool(given.get("quiet")),
         )
-    except InvalidArgumentError as error:
-        if error.code_name == "INVALID_ARGUMENT":
-            raise UsageError(str(error)) from error
-        raise

@@ -12,8 +12,8 @@ from ...errors import ClikaRTError
 from .. import catalog, description
 from ..sources import ResolvedSource, human_size, place
 from ..sources.reference import Reference
-from . import EXIT_OK, resolve_source
-from .info import license_lines, total_line, usage_errors
+from . import EXIT_OK, resolve_source, usage_errors
+from .info import license_lines, total_line
 
 _log = logging.getLogger("clika_runtime.modelverse")
 _NOTHING = "(dry; nothing downloaded)"

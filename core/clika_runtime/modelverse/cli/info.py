@@ -4,21 +4,20 @@ loaded, and of a repository of the hub none are fetched."""
 from __future__ import annotations
 
 import argparse
-import contextlib
 import csv
 import json
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..._version import __version__
-from ...errors import ClikaRTError, InvalidArgumentError
+from ...errors import ClikaRTError
 from .. import catalog, description
 from ..sources import human_size, place
 from ..sources.reference import Reference, endpoint
-from . import EXIT_FAILURE, EXIT_MODEL, EXIT_OK, resolve_source
+from . import EXIT_FAILURE, EXIT_MODEL, EXIT_OK, resolve_source, usage_errors
 from .arguments import UsageError
 
 _log = logging.getLogger("clika_runtime.modelverse")
@@ -176,17 +175,6 @@ def _csv_row(model: Mapping[str, Any], variant: Mapping[str, Any]) -> list[Any]:
 
 
 # ---------------------------------------------------------------- for people
-
-
-@contextlib.contextmanager
-def usage_errors() -> Iterator[None]:
-    """A source that is no source, or does not settle on one option, is a wrong invocation."""
-    try:
-        yield
-    except InvalidArgumentError as error:
-        if error.code_name == "INVALID_ARGUMENT":
-            raise UsageError(str(error)) from error
-        raise
 
 
 def _opened(reference: Reference, arguments: Any) -> Any:

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Callable
 from typing import Any
 
 from ...errors import NotFoundError, UnsupportedError
 from .. import catalog
-from . import EXIT_OK, ROOT_VERBS, configure, resolve_source
+from ..sources import ResolvedSource, place
+from ..sources.reference import Reference
+from . import EXIT_OK, ROOT_VERBS, configure, resolve_source, usage_errors
 from .arguments import PROGRAM, Parser, UsageError, add_common, split
 
 __all__ = ["run_source"]
@@ -45,12 +48,11 @@ def run_source(word: str, rest: list[str], options: Any) -> int:
     if verb is None and not wants_help and _is_no_source(word):
         raise UsageError(_unknown_word(word))
     try:
-        source = resolve_source(word, options)
+        identity, bring = _identified(word, options)
     except NotFoundError as error:
         if _is_no_source(word):
             raise UsageError(_unknown_word(word)) from error
         raise
-    identity = catalog.identify(source)
     family, verbs = identity.family, catalog.served_verbs(identity)
     if wants_help:
         print(_help(word, identity, verbs, common))
@@ -70,8 +72,35 @@ def run_source(word: str, rest: list[str], options: Any) -> int:
             f"family '{family}' ({identity.modalities}) provides no {verb} "
             f"(it provides: {', '.join(verbs)})"
         )
-    status: int = command.run(source, identity, options)
+    status: int = command.run(bring(), identity, options)
     return status
+
+
+def _identified(word: str, options: Any) -> tuple[catalog.Identity, Callable[[], ResolvedSource]]:
+    """What the source is, and how its files come here: of a repository small files tell the
+    former, so that a wrong command is refused before weights move."""
+    given = vars(options)
+    with usage_errors():
+        where = place(word, weights=given.get("weights"))
+    if not isinstance(where, Reference):
+        source = resolve_source(word, options)
+        return catalog.identify(source), lambda: source
+    from ..description import hub_identity
+    from ..hub.repository import open_repository
+
+    repository = open_repository(
+        where,
+        offline=bool(given.get("offline")),
+        cache_dir=given.get("cache_dir"),
+        quiet=bool(given.get("quiet")),
+    )
+
+    def bring() -> ResolvedSource:
+        with usage_errors():
+            return repository.fetch()
+
+    with usage_errors():
+        return catalog.checked(hub_identity(repository)[0]), bring
 
 
 def _common_parser(word: str) -> Parser:
