@@ -106,6 +106,21 @@ def test_a_safetensors_folder_is_taken_whole(index, cache):
     ]
 
 
+def test_the_modules_of_a_chain_keep_their_folders(index, cache):
+    files = {
+        "m/config.json": b"{}",
+        "m/model.safetensors": b"w",
+        "m/modules.json": b"[]",
+        "m/1_Pooling/config.json": b'{"pooling": 1}',
+        "m/2_Dense/model.safetensors": b"d",
+    }
+    make_wheel(index, "tiny-chain", "1.0", files)
+    for found in (resolve("pkg:tiny-chain"), resolve("pkg:tiny-chain", offline=True)):
+        held = {p.relative_to(found.folder).as_posix(): p.read_bytes() for p in found.files}
+        assert held == {name[2:]: data for name, data in files.items()}
+        assert [path.name for path in found.weights] == ["model.safetensors"]
+
+
 def test_a_version_is_honoured_and_the_last_fetched_one_is_the_default(index, cache):
     for version in ("1.0", "2.0"):
         make_wheel(

@@ -275,3 +275,21 @@ def test_documents_of_what_is_here(real, tmp_path):
         "(everything is here already)",
         "(dry; nothing downloaded)",
     ]
+
+
+def test_the_fit_terms_are_those_of_check(hub, tmp_path, monkeypatch):
+    """A real checkpoint of a real family, read in outline; ``check`` on the files says the same."""
+    from tests.cli.tiny import COUNTING, write_model
+
+    monkeypatch.delenv("CLIKA_RT_ALLOW_PLUGINS")
+    monkeypatch.setattr(plugins, "_registry", None)
+    folder = write_model(tmp_path / "made", COUNTING)
+    hub.add(REPO, {path.name: path.read_bytes() for path in folder.iterdir()})
+    (model,) = document(REPO)["models"]
+    fit = model["variants"][0]["fit"]
+    there = json.loads(call("check", folder, "--json", "--max-seq", "256").out)["devices"][0]
+    assert fit == {name: there[name] for name in fit}
+    # one layer of 5 heads of 64, keys and values in float32
+    assert fit["cache_per_token"] == 2 * 5 * 64 * 4
+    assert fit["context"] == 256
+    assert all("range" in request.headers for request in hub.asked("GET /blob/"))

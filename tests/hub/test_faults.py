@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -18,6 +20,7 @@ from clika_runtime.errors import (
 )
 from clika_runtime.modelverse.hub import client, storage
 from clika_runtime.modelverse.sources import resolve
+from tests.cli.harness import environment
 from tests.hub.content import GGUF, REPO, TAKEN, dense_files, gguf_files
 from tests.hub.played import Request, sha256
 
@@ -336,6 +339,20 @@ def test_offline_takes_what_is_cached_and_asks_nobody(dense, monkeypatch, switch
     name = "--offline" if switch == "flag" else f"{switch}=1"
     with pytest.raises(UnavailableError, match=f"not in the cache .* and {name} forbids"):
         resolve("otters/absent", offline=switch == "flag", quiet=True)
+    assert dense.requests == []
+
+
+def test_a_client_that_was_started_offline_says_so(dense, tmp_path):
+    """huggingface_hub reads its variable when it is imported, once."""
+    code = (
+        "import os\nfrom huggingface_hub import constants\ndel os.environ['HF_HUB_OFFLINE']\n"
+        "from clika_runtime.modelverse import resolve\n"
+        f"try:\n    resolve({REPO!r})\nexcept Exception as error:\n    print(type(error), error)"
+    )
+    env = environment(HF_ENDPOINT=dense.url, HF_HOME=str(tmp_path), HF_HUB_OFFLINE="1")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert "UnavailableError" in done.stdout, done.stderr
+    assert "HF_HUB_OFFLINE was set when the program started" in done.stdout
     assert dense.requests == []
 
 

@@ -55,6 +55,10 @@ def test_other_tools_of_the_hub_find_everything_in_this_cache(dense, cache):
     for name in TAKEN:
         path = huggingface_hub.try_to_load_from_cache(REPO, name, cache_dir=cache)
         assert path == str(found.snapshot / name)
+    offline = huggingface_hub.snapshot_download(
+        REPO, cache_dir=cache, allow_patterns=sorted(TAKEN), local_files_only=True
+    )
+    assert Path(offline) == found.snapshot
     (repo,) = huggingface_hub.scan_cache_dir(cache).repos
     (revision,) = repo.revisions
     assert (repo.repo_id, repo.nb_files) == (REPO, len(TAKEN))
@@ -70,6 +74,28 @@ def test_what_other_tools_have_fetched_is_not_fetched_again(dense, cache):
     found = resolve(REPO, quiet=True)
     assert found.snapshot == Path(theirs)
     assert [request.path for request in dense.requests] == [f"/api/models/{REPO}"]
+
+
+def test_their_offline_client_is_content_too(dense, cache):
+    found = resolve(REPO, quiet=True)
+    theirs = huggingface_hub.snapshot_download(REPO, cache_dir=cache, local_files_only=True)
+    assert Path(theirs) == found.snapshot
+    path = huggingface_hub.hf_hub_download(
+        REPO, "config.json", cache_dir=cache, local_files_only=True
+    )
+    assert path == str(found.snapshot / "config.json")
+
+
+def test_a_listing_without_sizes_is_completed_file_by_file(dense):
+    """As mirrors answer that leave the files' metadata out."""
+    names = [{"rfilename": name} for name in dense.repos[REPO].files]
+    dense.repos[REPO].siblings = names
+    found = resolve(REPO, quiet=True)
+    assert content(found.snapshot) == {n: d for n, d in dense_files().items() if n in TAKEN}
+    assert len(dense.asked("HEAD /")) == len(TAKEN)
+    dense.requests.clear()
+    assert resolve(REPO, quiet=True) == found
+    assert not dense.asked("GET /(?!api)")
 
 
 def test_shards_are_taken_by_the_index(hub):

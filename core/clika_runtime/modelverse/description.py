@@ -7,6 +7,7 @@ repository of the hub nothing but small files and headers moves.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +36,9 @@ __all__ = [
     "remote_files",
 ]
 
+_log = logging.getLogger("clika_runtime.modelverse")
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tekken.json")
+_TERMS = ("weights", "cache_per_token", "cache_dtype", "context", "activations", "workspace")
 _OTHER_INPUTS = ("vision_config", "audio_config", "video_config")
 
 
@@ -189,7 +192,12 @@ def _facts(
 
 
 def _variant(
-    source: ResolvedSource, identity: catalog.Identity, read: _Read, files: Files, option: str
+    source: ResolvedSource,
+    identity: catalog.Identity,
+    read: _Read,
+    files: Files,
+    option: str,
+    fit: bool,
 ) -> dict[str, Any]:
     parameters = sum(tensor.numel for tensor in read.tensors)
     bits = 8 * sum(tensor.nbytes for tensor in read.tensors) / max(parameters, 1)
@@ -208,15 +216,32 @@ def _variant(
         "bytes": files.weight_bytes,
         "files": files.weights,
         "companions": files.companions,
+        "fit": fit_terms(source) if served and fit else None,
         "served": served and all(tensor.loadable for tensor in read.tensors),
         "problem": None,
     }
 
 
-def local_facts(source: ResolvedSource, identity: catalog.Identity) -> dict[str, Any]:
-    """The facts of a model whose files are here."""
+def fit_terms(source: ResolvedSource) -> dict[str, Any] | None:
+    """The terms of the memory law for the checkpoint's whole window on the host, as ``check``
+    prices them; None for a model that cannot be judged here."""
+    from .fit import check
+
+    try:
+        terms = check(source)[0].terms()
+    except (ClikaRTError, ValueError, ArithmeticError) as error:
+        _log.debug("%s: no fit terms: %s", source.spec, error)
+        return None
+    return {name: terms[name] for name in _TERMS}
+
+
+def local_facts(
+    source: ResolvedSource, identity: catalog.Identity, *, fit: bool = True
+) -> dict[str, Any]:
+    """The facts of a model whose files are here; without ``fit`` neither NumPy nor the native core
+    is loaded for them."""
     read = _read(source, identity.architecture)
-    variant = _variant(source, identity, read, files_of(source), source.name)
+    variant = _variant(source, identity, read, files_of(source), source.name, fit)
     return _facts(source, identity, read, [variant])
 
 
@@ -330,7 +355,7 @@ def hub_facts(repository: Repository) -> dict[str, Any]:
                 read = _read(source, identity.architecture)
                 option = repository.by_index(option)
                 files = remote_files(repository, option)
-                variant = _variant(source, identity, read, files, option.name)
+                variant = _variant(source, identity, read, files, option.name, True)
                 variants.append(variant)
                 if facts is None:
                     facts = _facts(source, identity, read, variants)
@@ -363,6 +388,7 @@ def _broken(repository: Repository, option: Option, error: ClikaRTError) -> dict
         "bytes": files.weight_bytes,
         "files": files.weights,
         "companions": files.companions,
+        "fit": None,
         "served": False,
         "problem": str(error),
     }

@@ -201,7 +201,7 @@ def _lines(word: str, arguments: Any) -> tuple[list[str], int]:
         if waiting:
             return [word, *waiting, _NOTHING], EXIT_OK
     resolved = resolve_source(word, arguments)
-    facts = description.local_facts(resolved, catalog.probe(resolved))
+    facts = description.local_facts(resolved, catalog.probe(resolved), fit=False)
     lines = [text_of(facts)]
     if dry:
         files = description.files_of(resolved)
@@ -266,8 +266,9 @@ def dry_lines(repository: Any) -> list[str]:
     listed = repository.listing
     if listed is not None:
         count = len(listed.files)
+        size = "not stated" if listed.size is None else human_size(listed.size)
         lines.append(
-            f"repository: {human_size(listed.size)} in {count} file{'s' if count != 1 else ''}; "
+            f"repository: {size} in {count} file{'s' if count != 1 else ''}; "
             "the rest is not fetched (other weight formats, files the fetch never takes)"
         )
     return [*lines, _NOTHING]

@@ -98,7 +98,10 @@ class Listing:
     safetensors: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def size(self) -> int:
+    def size(self) -> int | None:
+        """The bytes of all files; None where the hub does not state them."""
+        if not all(file.etag for file in self.files.values()):
+            return None
         return sum(file.size for file in self.files.values())
 
 

@@ -59,7 +59,8 @@ def outline(
     repository.bring(small)
     option = repository.by_index(option)
     plan = repository.plan(option)
-    with tempfile.TemporaryDirectory(prefix="clika-outline-") as name:
+    # A map of a file may outlive the block, and some systems do not remove such a file.
+    with tempfile.TemporaryDirectory(prefix="clika-outline-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         try:
             for file in plan.files:

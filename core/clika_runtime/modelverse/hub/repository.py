@@ -10,7 +10,7 @@ import logging
 import os
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -82,16 +82,11 @@ class Repository:
         self.quiet = quiet
         self.names: Sequence[str] = sorted(listed.files) if listed else storage.names(commit)
         self.options = layout.weight_options(self.names)
+        self._known: dict[str, RemoteFile] = {}
 
     @property
     def folder(self) -> Path:
         return self.storage.snapshot(self.commit)
-
-    @property
-    def sizes(self) -> Mapping[str, int]:
-        if self.listing is not None:
-            return {name: file.size for name, file in self.listing.files.items()}
-        return {name: (self.folder / name).stat().st_size for name in self.names}
 
     # ------------------------------------------------------------ choosing
 
@@ -125,9 +120,12 @@ class Repository:
             raise InvalidArgumentError(self.table(left))
         return left[0]
 
-    def table(self, options: Sequence[Option] | None = None) -> str:
+    def table(self, options: Sequence[Option]) -> str:
+        """The table of options with their sizes, for a source that is not settled."""
+        files = (file for option in options for file in self._remote(option.weights))
+        sizes = {file.name: file.size for file in files}
         left_out = layout.sidecars(self.names)
-        return option_table(self.reference.shown, options or self.options, self.sizes, left_out)
+        return option_table(self.reference.shown, options, sizes, left_out)
 
     # ------------------------------------------------------------ files
 
@@ -138,8 +136,11 @@ class Repository:
     def _remote(self, names: Sequence[str]) -> tuple[RemoteFile, ...]:
         if self.listing is None:
             return tuple(RemoteFile(n, (self.folder / n).stat().st_size, "") for n in names)
-        files = (self.listing.files[name] for name in names)
-        return tuple(complete(self.reference, self.commit, file) for file in files)
+        for name in names:
+            if name not in self._known:
+                file = self.listing.files[name]
+                self._known[name] = complete(self.reference, self.commit, file)
+        return tuple(self._known[name] for name in names)
 
     def bring(self, names: Sequence[str]) -> None:
         """Fetch small files of the repository, without a progress bar."""
