@@ -84,7 +84,13 @@ CLIKA_INLINE vu gather(const uint32_t* table, vu index) {
   return (vu)_mm512_mask_i32gather_epi32(_mm512_setzero_si512(), static_cast<__mmask16>(-1), (__m512i)index,
                                          table, 4);
 #elif CLIKA_X86 && CLIKA_LEVEL == 1
-  return (vu)_mm256_i32gather_epi32(reinterpret_cast<const int*>(table), (__m256i)index, 4);
+  // Loads and inserts: the instruction for this takes longer than both where it is in microcode.
+  alignas(32) uint32_t at[W];
+  std::memcpy(at, &index, sizeof(at));
+  return (vu)_mm256_setr_epi32(static_cast<int>(table[at[0]]), static_cast<int>(table[at[1]]),
+                               static_cast<int>(table[at[2]]), static_cast<int>(table[at[3]]),
+                               static_cast<int>(table[at[4]]), static_cast<int>(table[at[5]]),
+                               static_cast<int>(table[at[6]]), static_cast<int>(table[at[7]]));
 #else
   for (int r = 0; r < W; ++r) index[r] = table[index[r]];
   return index;
