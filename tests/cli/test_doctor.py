@@ -151,7 +151,24 @@ def test_a_model_package_without_its_file(site: Path) -> None:
 
 def test_a_cache_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    item = findings("--cache-dir", tmp_path / "file" / "cache")["storage", "cache"]
-    assert item["status"] == "broken" and "cannot be written to" in item["detail"]
-    item = findings("--cache-dir", tmp_path / "new" / "cache")["storage", "cache"]
-    assert item["status"] == "ok" and not (tmp_path / "new").exists()
+    for name in ("repositories", "packages"):
+        item = findings("--cache-dir", tmp_path / "file" / "cache")["storage", name]
+        assert item["status"] == "broken" and "cannot be written to" in item["detail"]
+        item = findings("--cache-dir", tmp_path / "new" / "cache")["storage", name]
+        assert item["status"] == "ok" and not (tmp_path / "new").exists()
+
+
+def test_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_geheim")
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.delenv("CLIKA_MODELVERSE_OFFLINE", raising=False)
+    found = findings()
+    assert found["hub", "token"]["status"] == "ok"
+    assert "geheim" not in json.dumps(list(found.values()))
+    assert ("hub", "network") not in found
+    monkeypatch.delenv("HF_TOKEN")
+    monkeypatch.setenv("HF_TOKEN_PATH", str(tmp_path / "absent"))
+    monkeypatch.setenv("CLIKA_MODELVERSE_OFFLINE", "1")
+    found = findings()
+    assert found["hub", "token"]["status"] == "absent"
+    assert found["hub", "network"]["detail"] == "CLIKA_MODELVERSE_OFFLINE=1 forbids it"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from clika_runtime.io import TensorInfo, make_tensor, open_gguf, open_safetensor
 from . import catalog, fit, quantization, requirements
 from .config import Fields
 from .family import Family
+from .requirements import COMPUTE_DTYPES, owners, stays_as_published
 
 __all__ = [
     "Checkpoint",
@@ -41,7 +42,6 @@ __all__ = [
 
 _log = logging.getLogger("clika_runtime.modelverse")
 
-COMPUTE_DTYPES = ("float32", "bfloat16", "float16")
 WEIGHT_MODES = ("fast", "exact")
 CONFIG_LIMIT = 16 << 20
 
@@ -381,13 +381,6 @@ def _some(names: list[str], limit: int = 8) -> str:
 
 
 # ---- weights
-def _owners(model: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
-    for prefix, module in model.named_modules():
-        for attribute in module._parameters:
-            if getattr(module, attribute) is not None:
-                yield (f"{prefix}.{attribute}" if prefix else attribute), module, attribute
-
-
 def _bind(
     checkpoint: Checkpoint,
     model: nn.Module,
@@ -399,7 +392,7 @@ def _bind(
     device = crt.Device(options.device)
     table = getattr(model, "table", None)
     tied = bool(getattr(model, "tied", False))
-    for slot, owner, attribute in _owners(model):
+    for slot, owner, attribute in owners(model):
         name = names[slot]
         value = checkpoint.tensor(name)
         is_linear = isinstance(owner, nn.Linear) and attribute == "weight"
@@ -429,13 +422,8 @@ def _bind(
 
 
 def _in_compute_dtype(value: Any, compute: Any, matrix: bool) -> Any:
-    """A dense weight as the forward pass takes it.
-
-    A matrix in a short dtype stays as published under float32 (the kernels widen it exactly, and it
-    takes half the memory); everything else is brought to the compute dtype."""
-    if value.dtype == compute:
-        return value
-    if matrix and compute.name == "float32" and value.dtype.name in COMPUTE_DTYPES:
+    """A dense weight as the forward pass takes it."""
+    if stays_as_published(value.dtype.name, compute.name, matrix):
         return value
     if not value.dtype.is_floating_point:
         raise UnsupportedError(

@@ -31,20 +31,34 @@ from clika_runtime.io import TensorInfo
 from .cache import KV, CacheConfig
 from .sources import human_size
 
-__all__ = ["Budget", "Place", "Request", "admit", "budget_of"]
+__all__ = [
+    "COMPUTE_DTYPES",
+    "Budget",
+    "Place",
+    "Request",
+    "admit",
+    "budget_of",
+    "owners",
+    "stays_as_published",
+]
 
 _log = logging.getLogger("clika_runtime.modelverse")
+
+#: What activations and cache may be in.
+COMPUTE_DTYPES = ("float32", "bfloat16", "float16")
 
 MIB = 1 << 20
 #: Resident beside the model: interpreter (9 MiB), NumPy (20), the core and its pool (2), the model
 #: library and its imports (8), tokenizers and templates (5), the headers of the files (4), graphs
-#: and plans of the engine (10). Measured with CPython 3.11 on Linux x86-64.
-BASE = 58 * MIB
+#: and plans of the engine (14). Measured with CPython 3.11 on Linux x86-64.
+BASE = 62 * MIB
 #: Bytes that a token of the vocabulary costs: an entry of either hash table of the library with its
-#: text, and our tables of spellings. Measured over vocabularies of 49,152 to 262,144 tokens.
-TOKEN_BYTES = 560
+#: text, and our tables of spellings; of a SentencePiece model also those of its own algorithms.
+#: Measured over vocabularies of 49,152 to 262,144 tokens.
+TOKEN_BYTES = 500
+PIECE_BYTES = 560
 #: Bytes of a merge while a byte-pair tokenizer is built: the merges as texts, pairs and table.
-MERGE_BYTES = 250
+MERGE_BYTES = 270
 #: The rows of a packed matrix are interleaved in groups of at most this many.
 ROW_GROUP = 16
 #: Weights stand on huge pages, the last of which may be partly unused; small weights share regions.
@@ -184,7 +198,7 @@ def budget_of(
     host = place.kind == "cpu"
     weights = _weights(model, tensors, names, compute, request.mode, host, woven or {})
     parts = _Running(model, compute, request, weights, host)
-    tokenizer = vocabulary * TOKEN_BYTES if host else 0
+    tokenizer = vocabulary * (TOKEN_BYTES if merges else PIECE_BYTES) if host else 0
     base = BASE if host else 0
     building = merges * MERGE_BYTES if host else 0
     fixed = base + weights.held
@@ -228,7 +242,7 @@ def _largest(total: Any, context: int, memory: int) -> int:
     return low
 
 
-def _owners(model: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
+def owners(model: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
     """(slot, module, attribute) of every weight, in the order in which they are bound."""
     for prefix, module in model.named_modules():
         for attribute in module._parameters:
@@ -251,12 +265,12 @@ def _weights(
     held = peak = region = 0
     gathered: list[int] = []
     exact = mode == "exact"
-    for slot, owner, attribute in _owners(model):
+    for slot, owner, attribute in owners(model):
         info = tensors[names[slot]]
         linear = isinstance(owner, nn.Linear) and attribute == "weight"
         multiplied = linear or (tied and owner is table)
         if isinstance(owner, nn.Embedding) and not multiplied and host:
-            if info.name not in woven and _as_published(info, compute):
+            if info.name not in woven and _mapped(info, compute):
                 gathered.append(info.nbytes)
                 continue
         kept, passing = _bound(info, compute, isinstance(owner, nn.Embedding), multiplied)
@@ -280,10 +294,16 @@ def _pages(nbytes: int) -> int:
     return -(-nbytes // HUGE_PAGE) * HUGE_PAGE
 
 
-def _as_published(info: TensorInfo, compute: Any) -> bool:
-    """Whether a table stays a view of the mapped file."""
-    short = compute.name == "float32" and len(info.shape) > 1
-    return info.packed or short or info.dtype == compute.name
+def stays_as_published(dtype: str, compute: str, matrix: bool) -> bool:
+    """Whether a dense weight stays a view of the mapped file: in the compute dtype, or a matrix in
+    a short dtype under float32 (the kernels widen it exactly, and it takes half the memory)."""
+    return dtype == compute or (matrix and compute == "float32" and dtype in COMPUTE_DTYPES)
+
+
+def _mapped(info: TensorInfo, compute: Any) -> bool:
+    return info.packed or stays_as_published(
+        str(info.dtype), compute.name, matrix=len(info.shape) > 1
+    )
 
 
 def _bound(info: TensorInfo, compute: Any, table: bool, multiplied: bool) -> tuple[int, int]:
@@ -291,11 +311,11 @@ def _bound(info: TensorInfo, compute: Any, table: bool, multiplied: bool) -> tup
     bound)."""
     if info.packed and (multiplied or table):
         rows = max(1, info.shape[0])
-        groups = -(-rows // ROW_GROUP) if multiplied else rows / ROW_GROUP
-        return int(info.nbytes // rows * groups * ROW_GROUP), info.nbytes
+        whole = -(-rows // ROW_GROUP) * ROW_GROUP if multiplied else rows
+        return info.nbytes // rows * whole, info.nbytes
     if info.packed:  # read element by element: dequantized
         return info.numel * int(compute.nbytes(1)), info.nbytes
-    if _as_published(info, compute):
+    if _mapped(info, compute):
         return info.nbytes, 0
     # Converted; the pages of the file stay in memory until the system wants them.
     return info.numel * int(compute.nbytes(1)) + info.nbytes, 0

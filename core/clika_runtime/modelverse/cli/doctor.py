@@ -40,7 +40,8 @@ def run(arguments: Any) -> int:
                 print(f"{area}:")
             print(f"  {_MARKS[item.status]:6s}  {item.name}: {item.detail}")
             if item.fix and item.status != "ok":
-                print(f"          mend it with: {item.fix}")
+                what = "mend" if item.status == "broken" else "get"
+                print(f"          {what} it with: {item.fix}")
         count = len(broken)
         print(
             "everything that is installed works"

@@ -246,17 +246,30 @@ def _extras() -> Iterator[Finding]:
 
 # ---------------------------------------------------------------- where models are kept
 def _storage(cache_dir: str | None) -> Iterator[Finding]:
-    from ..sources import human_size
-    from ..sources.cache import cache_root
+    from ..hub import settings
+    from ..sources.cache import cache_root, is_offline
 
-    area = "storage"
-    root = cache_root(cache_dir)
+    yield _folder("repositories", settings.cache_folder(cache_dir))
+    yield _folder("packages", cache_root(cache_dir))
+    switch = is_offline()
+    if switch is not None:
+        yield Finding("hub", "network", "absent", f"{switch} forbids it", "unset the variable")
+    if settings.token() is None:
+        fix = "hf auth login, or set HF_TOKEN"
+        yield Finding("hub", "token", "absent", "none; gated repositories need one", fix)
+    else:
+        yield Finding("hub", "token", "ok", "found")
+
+
+def _folder(name: str, root: Path) -> Finding:
+    """A folder of fetched models; it need not be there yet."""
+    import shutil
+
+    from ..sources import human_size
+
     there = next(folder for folder in (root, *root.parents) if folder.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         fix = "name a folder that can be written to with --cache-dir"
-        yield Finding(area, "cache", "broken", f"{root}: {there} cannot be written to", fix)
-        return
-    import shutil
-
+        return Finding("storage", name, "broken", f"{root}: {there} cannot be written to", fix)
     free = human_size(shutil.disk_usage(there).free)
-    yield Finding(area, "cache", "ok", f"{root}, {free} free")
+    return Finding("storage", name, "ok", f"{root}, {free} free")
