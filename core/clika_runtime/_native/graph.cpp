@@ -163,14 +163,40 @@ int64_t Sizes::minimum(int64_t a, int64_t b) {
     bounds(smaller, &least, &high);
     if (least >= 0) return smaller;
   }
-  for (const auto& [one, other] : {std::pair{a, b}, std::pair{b, a}}) {  // min(x, 5) and 3 is min(x, 3)
-    if (one >= 0 || other < 0) continue;
-    const Polynomial& terms = expressions_[static_cast<size_t>(-(one + 1))];
-    if (terms.size() != 1 || terms.begin()->second != 1 || terms.begin()->first.size() != 1) continue;
-    const Factor factor = factors_[terms.begin()->first[0]];
-    if (factor.kind == Kind::kMinimum && factor.b >= 0) return minimum(factor.a, std::min(factor.b, other));
+  // What slices of slices come to stays flat. With c and d at least 0:
+  //   min(min(x, c), d) = min(x, min(c, d))
+  //   min(y - min(x, c), d) = min(y, c + d) - min(x, c), where y is x, or min(x, e) with e at least c
+  for (const auto& [one, other] : {std::pair{a, b}, std::pair{b, a}}) {
+    bounds(other, &least, &high);
+    if (one >= 0 || least < 0) continue;
+    const Polynomial terms = polynomial(one);
+    if (const Factor* found = single(terms, Kind::kMinimum)) {
+      const Factor factor = *found;
+      if (factor.b >= 0 && other >= 0) return minimum(factor.a, std::min(factor.b, other));
+      continue;
+    }
+    for (const auto& [monomial, coefficient] : terms) {
+      if (coefficient != -1 || monomial.size() != 1 || factors_[monomial[0]].kind != Kind::kMinimum) continue;
+      const Factor factor = factors_[monomial[0]];
+      const int64_t taken = intern({{monomial, 1}}), rest = add(one, taken);
+      const Factor* whole = single(polynomial(rest), Kind::kMinimum);
+      for (const auto& [x, c] : {std::pair{factor.a, factor.b}, std::pair{factor.b, factor.a}}) {
+        bounds(c, &low, &high);
+        bounds(x, &least, &high);
+        if (low < 0 || least < 0) continue;
+        if (rest != x && (whole == nullptr || whole->a != x || c < 0 || whole->b < c)) continue;
+        return add(minimum(rest, add(c, other)), negate(taken));
+      }
+    }
   }
   return opaque(std::min(a, b), std::max(a, b), Kind::kMinimum);
+}
+
+const Sizes::Factor* Sizes::single(const Polynomial& polynomial, Kind kind) const {
+  const auto term = polynomial.begin();
+  if (polynomial.size() != 1 || term->second != 1 || term->first.size() != 1) return nullptr;
+  const Factor& factor = factors_[term->first[0]];
+  return factor.kind == kind ? &factor : nullptr;
 }
 
 int64_t Sizes::apply(Kind kind, int64_t a, int64_t b) {
@@ -178,6 +204,12 @@ int64_t Sizes::apply(Kind kind, int64_t a, int64_t b) {
 }
 
 int64_t Sizes::take(const Sizes& from, int64_t size, const std::map<std::string, int64_t>& given) {
+  std::map<int32_t, int64_t> taken;
+  return take(from, size, given, &taken);
+}
+
+int64_t Sizes::take(const Sizes& from, int64_t size, const std::map<std::string, int64_t>& given,
+                    std::map<int32_t, int64_t>* taken) {
   if (size >= 0) return size;
   const Polynomial terms = from.polynomial(size);  // a copy: `from` may be this
   int64_t sum = 0;
@@ -185,10 +217,13 @@ int64_t Sizes::take(const Sizes& from, int64_t size, const std::map<std::string,
     int64_t product = coefficient < 0 ? -coefficient : coefficient;
     for (int32_t id : monomial) {
       const Factor factor = from.factors_[id];
+      const auto known = taken->find(id);
       int64_t value;
-      if (factor.kind != Kind::kSymbol) {  // its operands use only factors with smaller ids
-        const int64_t a = take(from, factor.a, given), b = take(from, factor.b, given);
-        value = apply(factor.kind, a, b);
+      if (known != taken->end()) {
+        value = known->second;
+      } else if (factor.kind != Kind::kSymbol) {  // its operands use only factors with smaller ids
+        const int64_t a = take(from, factor.a, given, taken), b = take(from, factor.b, given, taken);
+        value = (*taken)[id] = apply(factor.kind, a, b);
       } else {
         const auto found = given.find(factor.name);
         value = found != given.end() ? found->second : symbol(factor.name, factor.low, factor.high);
@@ -208,8 +243,8 @@ void Sizes::bounds(int64_t size, int64_t* low, int64_t* high) const {
   bounds(expressions_[static_cast<size_t>(-(size + 1))], low, high);
 }
 
-// Interval arithmetic; a quotient may be below 0.
-void Sizes::bounds(const Polynomial& polynomial, int64_t* low, int64_t* high) const {
+// Interval arithmetic; a quotient may be below 0. `close`: x - min(x, y) is not below 0.
+void Sizes::bounds(const Polynomial& polynomial, int64_t* low, int64_t* high, bool close) const {
   *low = *high = 0;
   for (const auto& [monomial, coefficient] : polynomial) {
     int64_t a = coefficient, b = coefficient;
@@ -221,6 +256,23 @@ void Sizes::bounds(const Polynomial& polynomial, int64_t* low, int64_t* high) co
     }
     *low = clamp(clamp_add(*low, a));
     *high = clamp(clamp_add(*high, b));
+  }
+  if (!close || *low >= 0) return;
+  for (const auto& [monomial, coefficient] : polynomial) {
+    if (coefficient >= 0 || monomial.size() != 1 || factors_[monomial[0]].kind != Kind::kMinimum) continue;
+    for (const int64_t operand : {factors_[monomial[0]].a, factors_[monomial[0]].b}) {
+      const Polynomial larger = this->polynomial(operand);  // than the minimum, where it is no negative number
+      int64_t least, most;
+      bounds(larger, &least, &most, false);
+      if (least < 0) continue;
+      Polynomial rest = polynomial;
+      rest.erase(monomial);
+      for (const auto& [term, count] : larger) {
+        rest[term] = clamp(clamp_add(rest[term], clamp_mul(coefficient, count)));
+      }
+      bounds(rest, &least, &most, false);
+      *low = std::max(*low, least);
+    }
   }
 }
 
@@ -239,8 +291,9 @@ std::string Sizes::text(int64_t size) const {
         term += factor.name;
         continue;
       }
-      const char* sign = factor.kind == Kind::kQuotient ? " // " : factor.kind == Kind::kRemainder ? " % " : ", ";
-      term += (factor.kind == Kind::kMinimum ? "min(" : "(") + text(factor.a) + sign + text(factor.b) + ")";
+      const bool minimum = factor.kind == Kind::kMinimum;
+      const char* sign = minimum ? ", " : factor.kind == Kind::kQuotient ? " // " : " % ";
+      term += (minimum ? "min(" : "(") + text(factor.a) + sign + text(factor.b) + ")";
     }
     out += term;
   }
@@ -265,18 +318,23 @@ void Sizes::symbol_bounds(size_t i, int64_t* low, int64_t* high) const {
 }
 
 void Sizes::mark_symbols(int64_t size, std::vector<uint8_t>* marked) const {
+  std::vector<uint8_t> seen(factors_.size(), 0);
+  mark(size, &seen);
+  for (size_t i = 0; i < symbols_.size(); ++i) {
+    if (seen[static_cast<size_t>(symbols_[i])]) (*marked)[i] = 1;
+  }
+}
+
+// Marks the factors that a size is computed from.
+void Sizes::mark(int64_t size, std::vector<uint8_t>* seen) const {
   if (size >= 0) return;
   for (const auto& term : expressions_[static_cast<size_t>(-(size + 1))]) {
     for (int32_t id : term.first) {
-      const Factor& factor = factors_[id];
-      if (factor.kind != Kind::kSymbol) {
-        mark_symbols(factor.a, marked);
-        mark_symbols(factor.b, marked);
-        continue;
-      }
-      for (size_t i = 0; i < symbols_.size(); ++i) {
-        if (symbols_[i] == id) (*marked)[i] = 1;
-      }
+      if ((*seen)[static_cast<size_t>(id)]) continue;
+      (*seen)[static_cast<size_t>(id)] = 1;
+      if (factors_[id].kind == Kind::kSymbol) continue;
+      mark(factors_[id].a, seen);
+      mark(factors_[id].b, seen);
     }
   }
 }

@@ -61,7 +61,12 @@ class Sizes {
   int64_t intern(Polynomial polynomial);
   int64_t opaque(int64_t a, int64_t b, Kind kind);
   int64_t apply(Kind kind, int64_t a, int64_t b);
-  void bounds(const Polynomial& polynomial, int64_t* low, int64_t* high) const;
+  void bounds(const Polynomial& polynomial, int64_t* low, int64_t* high, bool close = true) const;
+  // The one factor that a size consists of when it is of this kind, or null.
+  const Factor* single(const Polynomial& polynomial, Kind kind) const;
+  void mark(int64_t size, std::vector<uint8_t>* seen) const;
+  int64_t take(const Sizes& from, int64_t size, const std::map<std::string, int64_t>& given,
+               std::map<int32_t, int64_t>* taken);
 
   std::vector<Factor> factors_;
   std::vector<int32_t> symbols_;  // factor ids

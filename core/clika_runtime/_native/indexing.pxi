@@ -193,8 +193,7 @@ cdef Tensor _sliced(Tensor view, int32_t dim, object item):
             return get_op("narrow")(view, dim, start, max(0, stop - start))
         return get_op("slice")(view, dim, start, max(start, stop), step)
     if step == 1:
-        from ..ops._shapes import apart, place
+        from ..ops._shapes import place, reach
 
-        start, stop = place(size, item.start, 0), place(size, item.stop, size)
-        return get_op("narrow")(view, dim, start, apart(start, stop))
+        return get_op("narrow")(view, dim, place(size, item.start, 0), reach(size, item.start, item.stop))
     return get_op("slice")(view, dim, item.start, item.stop, step)

@@ -43,6 +43,7 @@ from .saving import (
     SIZES_LIMIT,
     VERSION,
     nesting,
+    payload_bytes,
 )
 from .strides import infer
 
@@ -99,6 +100,7 @@ class _Reader:
         self.buffers: dict[tuple[str, bool], Any] = {}
         self.bases: dict[tuple[str, bool, int], Any] = {}
         self.packed: dict[tuple[Any, ...], Any] = {}
+        self.packed_bytes = 0
         fields = self.fields("the document", document, version=int, recordings=list, graph=dict)
         _, recordings, self.root = fields
         self.tracers: list[Any] = []
@@ -269,6 +271,9 @@ class _Reader:
         stored = (data["tensor"], data.get("offset", 0), data["pack"])
         place = (*stored, weight.device, weight.dtype, weight.scheme, tuple(weight.shape))
         if place not in self.packed:
+            self.packed_bytes += payload_bytes(weight)
+            if self.packed_bytes > sum(info.nbytes for info in self.file.tensors.values()):
+                self.refuse(where, "more bytes are to be packed than the file has")
             try:
                 self.packed[place] = pack_weight(weight, data["pack"])
             except (ClikaRTError, ValueError) as error:

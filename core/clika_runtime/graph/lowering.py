@@ -77,8 +77,8 @@ class Finalizing(_Base):
     _flights: list[None]
 
     def finalize(self: Any) -> None:
-        """Makes the graph runnable: places it on its device, packs weights, folds constants, drops
-        what nothing reads, plans order and memory. A second call changes nothing.
+        """Makes the graph runnable: places it on its device, folds constants, drops what nothing
+        reads, plans order and memory. A second call changes nothing.
 
         Raises `InvalidArgumentError` (``FAILED_PRECONDITION``) inside a transform, and what an
         operator without a kernel on the device is refused with.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import numbers
 import os
 import re
 import statistics
@@ -152,7 +153,8 @@ class Profiling(_Base):
         if type(runs) is not int or not 1 <= runs <= 1_000_000:
             raise InvalidArgumentError(f"profile: runs must be a number of runs, got {runs!r}")
         for name, given in (("bandwidth", bandwidth), ("peak", peak)):
-            if given is not None and not 0 < given < float("inf"):
+            number = isinstance(given, numbers.Real) and not isinstance(given, bool)
+            if given is not None and not (number and 0 < given < float("inf")):
                 raise InvalidArgumentError(f"profile: {name} must be above 0, got {given!r}")
         program = self._program
         if program is None:

@@ -111,7 +111,7 @@ class _Packed:
 
     @property
     def nbytes(self) -> int:
-        return _payload_bytes(self.tensor)
+        return payload_bytes(self.tensor)
 
     def payload(self) -> memoryview:
         try:
@@ -209,7 +209,7 @@ class _Writer:
             return
         tensor = tensor.cpu()
         if tensor.scheme:
-            nbytes = _payload_bytes(tensor)
+            nbytes = payload_bytes(tensor)
         else:
             nbytes = (reach(tensor.shape, tensor.stride()) * tensor.dtype.bits + 7) // 8
         begin = tensor.data_ptr() if nbytes else 0
@@ -425,7 +425,7 @@ def _groups(constants: list[_Shown]) -> list[_Group]:
     return list(groups.values())
 
 
-def _payload_bytes(weight: Any) -> int:
+def payload_bytes(weight: Any) -> int:
     """The bytes of a packed weight as it was published."""
     from ..io import SCHEMES
 

@@ -315,7 +315,9 @@ def write_safetensors(
     ``InvalidArgumentError`` for a name, dtype or byte count that does not fit, ``NotFoundError``
     for a missing directory.
     """
-    target = os.fspath(path)
+    target = os.fsdecode(path)
+    if not target:
+        raise invalid("''", "the path is empty")
     header: dict[str, Any] = {}
     if metadata:
         header[_METADATA] = _metadata(target, dict(metadata))

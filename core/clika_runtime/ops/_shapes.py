@@ -54,8 +54,23 @@ def place(size: Any, value: Any, otherwise: Any) -> Any:
     return value if value.bounds()[0] < 0 else least(size, value)
 
 
-def apart(first: Any, last: Any) -> Any:
-    """How far a slice reaches, at least 0."""
+def reach(size: Any, start: Any, stop: Any) -> Any:
+    """How many entries of a dim lie between the bounds of a slice.
+
+    Sizes that are written alike are equal sizes, so the common cases have a form of their own."""
+    start = 0 if start is None else start
+    if isinstance(start, int) and (stop is None or isinstance(stop, int)):
+        if start >= 0 and stop is None:
+            return size - least(size, start)
+        if stop is None:
+            return least(size, -start)
+        if start >= 0 and stop < 0:
+            return size - least(size, start - stop)
+        if start >= 0:
+            return least(size, stop) - least(size, min(start, stop))
+        if stop < 0:
+            return least(size, -start) - least(size, min(-start, -stop))
+    first, last = place(size, start, 0), place(size, stop, size)
     return last - least(last, first)
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from ..errors import UnsupportedError
 from ._shapes import (
-    apart,
     dim,
     dims,
     fail,
     known,
     place,
     product,
+    reach,
     resolve_reshape,
     same,
     strides_of,
@@ -87,8 +87,7 @@ def _slice(input: Meta, dim_: int, start: Any, end: Any, step: Any) -> View:
     if type(step) is int and step < 1:
         fail("slice", f"step {step} must be at least 1; flip() turns a dim round")
     size = input.shape[at]
-    first, last = place(size, start, 0), place(size, end, size)
-    length = apart(first, last)
+    first, length = place(size, start, 0), reach(size, start, end)
     if not known(step, 1):
         length = (length + (step - 1)) // step
     if type(size) is int and type(step) is int:

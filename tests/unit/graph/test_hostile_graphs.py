@@ -435,6 +435,59 @@ def test_slices_of_slices_and_symbolic_bounds_clamp() -> None:
         assert [item.tolist() for item in found] == [item.tolist() for item in wanted], (n, m)
 
 
+def test_chains_of_slices_stay_short() -> None:
+    """Their sizes are worked out, not written out: a hundred slices are as quick as one."""
+    trims = [slice(1, None), slice(None, -1), slice(1, -1), slice(-9, None), slice(2, 30)]
+    for trim in trims:
+
+        def fn(given, trim=trim):
+            x = given[0]
+            for _ in range(100):
+                x = x[trim]
+            return [x + 0.0, given[0][trim][trim] + 0.0]
+
+        began = time.perf_counter()
+        graph = finalized(fn, spec(dims=[-1]))
+        assert time.perf_counter() - began < 5
+        for size in repr(graph).splitlines()[2:]:
+            assert len(size) < 200
+        for n in (1, 2, 3, 8, 60, 150, 250):
+            x = want = np.arange(n, dtype=np.float32)
+            for _ in range(100):
+                want = want[trim]
+            found = graph.run([crt.from_numpy(x)])
+            assert found[0].tolist() == want.tolist()
+            assert found[1].tolist() == x[trim][trim].tolist()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_slices_of_slices(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    bounds = [None, *range(-5, 6)]
+
+    def bound(within):
+        return bounds[rng.integers(len(bounds))] if rng.random() < 0.8 else within
+
+    makers = [
+        [(bound("n"), bound("n"), int(rng.integers(1, 3))) for _ in range(4)] for _ in range(3)
+    ]
+
+    def apply(x, n, chain):
+        for start, stop, step in chain:
+            x = x[slice(n if start == "n" else start, n if stop == "n" else stop, step)]
+        return x + 0.0
+
+    def fn(given):
+        return [apply(given[0], given[1].shape[0], chain) for chain in makers]
+
+    graph = finalized(fn, spec(dims=[-1]), spec("y", dims=[-1]), optimize=seed % 2 == 0)
+    for n, m in itertools.product((1, 2, 3, 5, 9, 14), (1, 2, 4, 9)):
+        x = np.arange(n, dtype=np.float32)
+        found = graph.run([crt.from_numpy(x), crt.ones(m)])
+        for got, chain in zip(found, makers, strict=True):
+            assert got.tolist() == apply(x, m, chain).tolist(), (chain, n, m)
+
+
 def test_a_view_that_a_size_is_too_small_for_reads_nothing_beyond() -> None:
     """`narrow` keeps its length; a run with fewer rows is refused."""
     graph = finalized(lambda given: [crt.narrow(given[0], 0, 2, 3) * 1.0], spec(dims=[-1]))

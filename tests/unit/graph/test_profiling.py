@@ -262,8 +262,9 @@ def test_refusals() -> None:
     for runs in (0, -1, 2.0, True):
         with pytest.raises(crt.InvalidArgumentError, match="number of runs"):
             graph.profile([draw(1, 4)], runs)
-    with pytest.raises(crt.InvalidArgumentError, match="bandwidth must be above 0"):
-        graph.profile([draw(1, 4)], bandwidth=0.0)
+    for ceiling in (0.0, "fast", True, float("nan")):
+        with pytest.raises(crt.InvalidArgumentError, match="bandwidth must be above 0"):
+            graph.profile([draw(1, 4)], bandwidth=ceiling)
     with pytest.raises(crt.InvalidArgumentError):
         graph.profile([draw(1, 5)], **CEILINGS)
     assert graph.run([draw(1, 4)])

@@ -369,6 +369,24 @@ def test_a_repacked_weight_is_stored_once(tmp_path: Path) -> None:
     same_runs(graph, loaded, x)
 
 
+def test_a_file_has_no_more_packed_than_it_holds(tmp_path: Path) -> None:
+    """Entries that show the same bytes in many ways do not multiply them."""
+    weight = crt.pack_weight(quantized(256, 512), "both")
+    graph = trace(lambda x: [ops.linear(x, weight)], draw(1, 2, 256))
+    path = tmp_path / "a.safetensors"
+    graph.save(path)
+    header, document, values = read(path)
+    constant = next(v for v in document["graph"]["values"] if "data" in v)
+    for at in range(3):
+        more = json.loads(json.dumps(constant))
+        more["name"] = f"more_{at}"
+        more["data"]["pack"] = ("exact", "fast", "table")[at]
+        document["graph"]["values"].append(more)
+    rewrite(path, header, json.dumps(document), values)
+    with pytest.raises(crt.InvalidArgumentError, match="more bytes are to be packed"):
+        ModelGraph.load(path)
+
+
 def test_a_weight_is_not_packed_where_its_backend_has_no_layout(tmp_path: Path) -> None:
     """A file of packed weights on a device whose backend keeps them as published, and back."""
     subprocess.run([sys.executable, "-c", LAYOUTS, tmp_path], check=True, timeout=120)
