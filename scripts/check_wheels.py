@@ -190,6 +190,13 @@ def main() -> int:
     run(python, "-c", SMOKE.replace("FAMILIES", repr(FAMILIES)), cwd=outside)
     run(bin_folder / "clikart-cli", "list", cwd=outside)
     run(bin_folder / "clikart-cli", "devices", cwd=outside)
+    run(bin_folder / "clikart-cli", "doctor", cwd=outside)
+    say("write a family, install it and run its own test")
+    family = outside / "clika-family-sea-otter"
+    shutil.rmtree(family, ignore_errors=True)
+    run(bin_folder / "clikart-cli", "new-family", "sea-otter", cwd=outside)
+    run(*pip, f"{family}[test]", cwd=outside)
+    run(python, "-m", "pytest", "-q", cwd=family)
     say("done")
     return 0
 
