@@ -36,6 +36,10 @@ def test_another_window(model: Path) -> None:
     document = json.loads(result.out)
     assert (document["schema"], document["source"]) == (1, str(model))
     assert {row["window"] for row in document["devices"]} == {100}
+    cache = [json.loads(result.out)["devices"][0]["cache"]]
+    short = call("check", model, "--max-seq", "100", "--json", "--dtype", "bfloat16").out
+    cache.append(json.loads(short)["devices"][0]["cache"])
+    assert cache[0] == 2 * cache[1]
     result = call("check", model, "--max-seq", "99999", "--json")
     assert json.loads(result.out)["devices"][0]["window"] == 8192
 
@@ -58,6 +62,7 @@ def test_csv_has_every_term(model: Path) -> None:
         (("MODEL", "--assume-device", "phone"), 2, "written as name=size"),
         (("MODEL", "--max-seq", "0"), 2, "out of range"),
         (("MODEL", "--csv", "--json"), 2, "not allowed with"),
+        (("MODEL", "--dtype", "int8"), 2, "invalid choice: 'int8'"),
     ],
 )
 def test_refusals(model: Path, words: tuple[str, ...], status: int, message: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import jsonschema
 import pytest
 
 from clika_runtime import plugins
-from tests.cli.harness import call, install_family, install_plugin
+from tests.cli.harness import call, environment, install_family, install_plugin
 from tests.cli.tiny import COUNTING, write_model
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
@@ -86,6 +88,18 @@ def test_memory_stages(tmp_path: Path) -> None:
     result = call(model, "prompt", "12", "--memory-stages", tmp_path / "absent" / "f")
     assert (result.status, result.out) == (2, "")
     assert "argument --memory-stages" in result.err
+
+
+def test_the_reference_page_is_current() -> None:
+    script = SCHEMAS.parents[1] / "scripts" / "generate_command_line.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--check"],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_a_schema_tells_documents_apart() -> None:

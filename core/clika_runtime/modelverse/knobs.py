@@ -1,9 +1,12 @@
-"""The knobs of a generation: the lowest and highest value of each, for the library and for the
-command line, which refuses a value before anything is loaded."""
+"""The knobs of a generation, the lowest and highest value of each, and what a model computes in:
+for the library and for the command line, which refuses a value before anything is loaded."""
 
 from __future__ import annotations
 
-__all__ = ["REAL", "WHOLE"]
+__all__ = ["COMPUTE_DTYPES", "REAL", "WHOLE"]
+
+#: What activations and cache may be in.
+COMPUTE_DTYPES = ("float32", "bfloat16", "float16")
 
 WHOLE: dict[str, tuple[int, int]] = {
     "max_new_tokens": (1, 1 << 31),

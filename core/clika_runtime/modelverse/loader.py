@@ -25,7 +25,8 @@ from clika_runtime.io import TensorInfo, make_tensor, open_gguf, open_safetensor
 from . import catalog, fit, quantization, requirements
 from .config import Fields
 from .family import Family
-from .requirements import COMPUTE_DTYPES, owners, stays_as_published
+from .knobs import COMPUTE_DTYPES
+from .requirements import owners, stays_as_published
 
 __all__ = [
     "Checkpoint",

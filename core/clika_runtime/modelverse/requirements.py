@@ -29,10 +29,10 @@ from clika_runtime.errors import OutOfMemoryError
 from clika_runtime.io import TensorInfo
 
 from .cache import KV, CacheConfig
+from .knobs import COMPUTE_DTYPES
 from .sources import human_size
 
 __all__ = [
-    "COMPUTE_DTYPES",
     "Budget",
     "Place",
     "Request",
@@ -43,9 +43,6 @@ __all__ = [
 ]
 
 _log = logging.getLogger("clika_runtime.modelverse")
-
-#: What activations and cache may be in.
-COMPUTE_DTYPES = ("float32", "bfloat16", "float16")
 
 MIB = 1 << 20
 #: Resident beside the model: interpreter (9 MiB), NumPy (20), the core and its pool (2), the model

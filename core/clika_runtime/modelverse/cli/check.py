@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..._version import __version__
 from ...errors import InvalidArgumentError
+from ..knobs import COMPUTE_DTYPES
 from . import EXIT_OK
 from .arguments import MAX_SEQ, UsageError, number
 from .tables import table
@@ -52,6 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"the sequence length judged (default: the checkpoint's, at most {MAX_SEQ})",
     )
     parser.add_argument(
+        "--dtype",
+        choices=COMPUTE_DTYPES,
+        help="dtype of activations and cache (default: the checkpoint's)",
+    )
+    parser.add_argument(
         "--assume-device",
         action="append",
         metavar="NAME=SIZE",
@@ -65,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: Any) -> int:
     given = vars(arguments)
     from ..fit import check, parse_place
+    from ..loader import LoadOptions
 
     assumed = given.get("assume_device", [])
     for text in assumed:
@@ -77,6 +84,7 @@ def run(arguments: Any) -> int:
             given["source"],
             max_seq=given.get("max_seq", MAX_SEQ),
             assume=assumed,
+            options=LoadOptions(dtype=given.get("dtype")),
             weights=given.get("weights"),
             offline=bool(given.get("offline")),
             cache_dir=given.get("cache_dir"),

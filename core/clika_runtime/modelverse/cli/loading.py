@@ -8,6 +8,7 @@ from typing import Any
 
 from ...errors import ClikaRTError, InternalError, InvalidArgumentError
 from .. import catalog
+from ..knobs import COMPUTE_DTYPES
 from ..sources import ResolvedSource
 from .arguments import MAX_SEQ, Parser, number
 from .stages import check_file
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     load.add_argument(
         "--dtype",
-        choices=("float32", "bfloat16", "float16"),
+        choices=COMPUTE_DTYPES,
         help="dtype of activations and cache (default: the checkpoint's)",
     )
     load.add_argument(
