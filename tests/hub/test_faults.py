@@ -18,7 +18,8 @@ from clika_runtime.errors import (
     NotFoundError,
     UnavailableError,
 )
-from clika_runtime.modelverse.hub import client, storage
+from clika_runtime.modelverse.hub import client, storage, transfer
+from clika_runtime.modelverse.hub.listing import RemoteFile
 from clika_runtime.modelverse.sources import resolve
 from tests.cli.harness import environment
 from tests.hub.content import GGUF, REPO, TAKEN, dense_files, gguf_files
@@ -41,7 +42,7 @@ def nothing_is_wrong(cache: Path) -> None:
     assert not [path for path in cache.glob("*/snapshots/**/*") if path.suffix == ".tmp"]
     assert not [path for path in cache.glob("*/snapshots/**/*") if not path.exists()]
     for path in named(cache):
-        file = client.RemoteFile(path.name, path.stat().st_size, path.name)
+        file = RemoteFile(path.name, path.stat().st_size, path.name)
         assert storage.digest_of(path, file) == path.name
 
 
@@ -192,6 +193,14 @@ def test_a_connection_that_breaks_again_and_again_makes_progress(dense):
     dense.fail("/blob/", cut=500, times=9)
     assert resolve(REPO, quiet=True).weights[0].read_bytes() == WEIGHTS
     assert len(dense.asked("/blob/")) == 10
+
+
+def test_files_beyond_a_segment_come_in_ranges(dense, monkeypatch):
+    """As those beyond 50 GB must: no content network delivers them in one answer."""
+    monkeypatch.setattr(transfer, "_SEGMENT", 2000)
+    assert resolve(REPO, quiet=True).weights[0].read_bytes() == WEIGHTS
+    ranges = [request.headers.get("range") for request in dense.asked("/blob/")]
+    assert ranges == ["bytes=0-1999", "bytes=2000-3999", "bytes=4000-4999"]
 
 
 def test_a_server_that_cannot_resume_starts_over(dense):
@@ -445,16 +454,28 @@ def test_a_cache_that_may_only_be_read_serves_what_it_has(dense, monkeypatch):
 
 
 def test_one_failure_stops_the_others_and_keeps_their_bytes(hub, cache):
-    hub.add(REPO, dense_files(shards=4, size=20_000))
-    good, bad = sha256(b"\0" * 20_000), sha256(b"\3" * 20_000)
-    hub.fail(f"/blob/{good}", wait=0.02)
-    hub.fail(f"/blob/{bad}", status=404)
-    begun = time.monotonic()
+    size = 60_000
+    hub.add(REPO, dense_files(shards=4, size=size))
+    slow, bad = sha256(b"\0" * size), sha256(b"\3" * size)
+    begun = threading.Event()
+    hub.fail(f"/blob/{slow}", wait=0.003)
+    hub.fail(f"/blob/{bad}", status=404, gate=begun)
+
+    def watch() -> None:
+        limit = time.monotonic() + 30
+        while time.monotonic() < limit:
+            if any(p.name.startswith(slow) and p.stat().st_size for p in partials(cache)):
+                break
+            time.sleep(0.01)
+        begun.set()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
     with pytest.raises(NotFoundError):
         resolve(REPO, quiet=True)
-    assert time.monotonic() - begun < 4
-    (partial,) = [path for path in partials(cache) if path.name.startswith(good)]
-    assert 0 < partial.stat().st_size < 20_000
+    watcher.join()
+    (partial,) = [path for path in partials(cache) if path.name.startswith(slow)]
+    assert 0 < partial.stat().st_size < size
     hub.faults.clear()
     assert len(resolve(REPO, quiet=True).weights) == 4
 
@@ -462,10 +483,8 @@ def test_one_failure_stops_the_others_and_keeps_their_bytes(hub, cache):
 def test_several_files_come_at_a_time(hub):
     hub.add(REPO, dense_files(shards=6))
     hub.fail("/blob/", wait=0.004)
-    begun = time.monotonic()
     resolve(REPO, quiet=True)
-    # 79 pieces of 4 ms each: six of them after another take more than 1.9 s
-    assert time.monotonic() - begun < 1.5
+    assert hub.most >= 3
 
 
 def test_two_fetches_at_once_share_the_work(dense):

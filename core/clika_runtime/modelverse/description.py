@@ -21,7 +21,7 @@ from .sources.options import quant_tag
 from .sources.reference import Reference, endpoint
 
 if TYPE_CHECKING:
-    from .hub.client import RemoteFile
+    from .hub.listing import RemoteFile
     from .hub.repository import Repository
     from .sources.layout import Option
 

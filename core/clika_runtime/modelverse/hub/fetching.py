@@ -10,7 +10,8 @@ from pathlib import Path
 from ...errors import ClikaRTError, UnavailableError
 from ..sources import cache
 from ..sources.reference import Reference
-from .client import RemoteFile, Stopped
+from .client import Stopped
+from .listing import RemoteFile
 from .progress import Progress
 from .storage import Storage
 from .transfer import fetch_file

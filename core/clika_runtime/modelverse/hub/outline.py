@@ -18,8 +18,8 @@ from pathlib import Path
 from ...errors import InvalidArgumentError, UnavailableError
 from ..sources.layout import Option
 from ..sources.resolved import ResolvedSource
-from .client import RemoteFile
 from .fetching import WORKERS
+from .listing import RemoteFile
 from .repository import Repository
 from .transfer import read_range
 

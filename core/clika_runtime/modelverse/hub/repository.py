@@ -27,8 +27,9 @@ from ..sources.reference import Reference
 from ..sources.resolved import ResolvedSource
 from ..sources.wheel import no_model
 from . import settings
-from .client import Listing, RemoteFile, Transient, complete, listing
+from .client import Transient
 from .fetching import fetch_files, missing_bytes
+from .listing import Listing, RemoteFile, complete, listing
 from .progress import Progress
 from .storage import Storage
 
@@ -216,9 +217,10 @@ class Repository:
         if nbytes:
             self._check_space(nbytes)
             _log.info(
-                "fetching '%s': %d files, %s",
+                "fetching '%s': %d %s, %s",
                 self.reference.shown,
                 len(lacking),
+                "file" if len(lacking) == 1 else "files",
                 human_size(nbytes),
             )
         with Progress(self.quiet) as progress:

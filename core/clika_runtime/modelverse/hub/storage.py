@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InvalidArgumentError
-from .client import RemoteFile
+from .listing import RemoteFile
 
 __all__ = ["Storage", "digest_of"]
 

@@ -20,16 +20,8 @@ from ...errors import ClikaRTError, InvalidArgumentError, UnavailableError
 from ..sources import cache
 from ..sources.reference import Reference
 from . import client, settings
-from .client import (
-    RemoteFile,
-    Stopped,
-    Transient,
-    file_url,
-    patiently,
-    raise_for_status,
-    speaking,
-    stream,
-)
+from .client import Stopped, Transient, patiently, raise_for_status, speaking, stream
+from .listing import RemoteFile, file_url
 from .storage import Storage, new_digest
 
 __all__ = ["fetch_file", "read_range"]

@@ -8,15 +8,12 @@ kept of a wheel: nothing of it is installed or imported.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import logging
 import os
 import posixpath
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass, replace
@@ -26,7 +23,7 @@ from typing import Any
 
 from ... import plugins
 from ...errors import ClikaRTError, InvalidArgumentError, NotFoundError, UnavailableError
-from . import cache, wheel
+from . import cache, pip, wheel
 from .layout import Option, weight_options
 
 __all__ = ["PackageFiles", "available", "parse_requirement", "resolve_package"]
@@ -133,10 +130,7 @@ def available(
     if forbidden:
         folder = cache.cache_root(cache_dir) / "packages" / wheel.canonical_name(name)
         raise _not_here(text, name, folder, forbidden)
-    words = ["index", "versions", "--only-binary", ":all:", name]
-    printed = _run_pip(words, name, subprocess.PIPE)
-    listed = re.search(r"Available versions:(.*)", printed)
-    versions = [word.strip() for word in listed[1].split(",")] if listed else []
+    versions = pip.versions(name)
     if version is None and versions:
         return name, versions[0]
     for found in versions:
@@ -297,7 +291,7 @@ def _fetch(folder: Path, name: str, version: str | None, quiet: bool) -> Package
         begun = time.monotonic()
         requirement = name if version is None else f"{name}=={version}"
         _log.info("fetching the package %s into %s", requirement, folder)
-        _pip_download(requirement, download, quiet)
+        pip.download(requirement, download, quiet)
         wheels = [path for path in download.iterdir() if path.suffix == ".whl"]
         if len(wheels) != 1:
             raise UnavailableError(
@@ -344,74 +338,3 @@ def _fetch(folder: Path, name: str, version: str | None, quiet: bool) -> Package
         return _located(option, target, name, checked.version, "fetched")
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-
-
-def _pip_download(requirement: str, target: Path, quiet: bool) -> None:
-    """Fetch the wheel. pip's progress goes to our standard error."""
-    try:
-        stderr = sys.stderr.fileno()
-        terminal = os.isatty(stderr)
-    except (AttributeError, OSError, ValueError):
-        stderr, terminal = subprocess.DEVNULL, False
-    words = ["download", "--no-deps", "--only-binary", ":all:", "--dest", str(target)]
-    words += ["--progress-bar", "on" if terminal and not quiet else "off", requirement]
-    _run_pip(words, requirement, subprocess.DEVNULL if quiet else stderr)
-
-
-def _run_pip(words: list[str], requirement: str, stdout: int) -> str:
-    """Run a command of pip and return what it printed (with ``subprocess.PIPE``). Its complaints go
-    into the error that is raised."""
-    command = [_python_with_pip(), "-m", "pip", words[0], "--no-input"]
-    command += ["--disable-pip-version-check", *words[1:]]
-    # Keeps a pip.py in the working directory from being run in place of pip (Python 3.11 on).
-    environment = {**os.environ, "PYTHONSAFEPATH": "1"}
-    _log.debug("running %s", " ".join(command))
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        env=environment,
-    )
-    try:
-        printed, complaints = process.communicate()
-    except BaseException:
-        process.terminate()
-        process.wait()
-        raise
-    lines = [line.strip() for line in complaints.decode("utf-8", "replace").splitlines()]
-    if process.returncode == 0:
-        for line in filter(None, lines):
-            _log.debug("pip: %s", line)
-        return (printed or b"").decode("utf-8", "replace")
-    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    said = "; ".join(errors[-3:] or [line for line in lines if line][-3:]) or "pip said nothing"
-    text = f"pip could not fetch {requirement} (exit status {process.returncode}): {said}"
-    if "No matching distribution" in said or "Could not find a version" in said:
-        raise NotFoundError(
-            f"{text}; check the name and version, and the index that pip is set up with "
-            "(python -m pip config list); a wheel is needed, a source archive does not do",
-            "NOT_FOUND",
-        )
-    if "HASHES" in said:
-        raise InvalidArgumentError(text, "MALFORMED_FILE")
-    raise UnavailableError(text)
-
-
-def _python_with_pip() -> str:
-    """An interpreter that runs pip: this one, else the one that this environment was made from."""
-    if sys.executable and importlib.util.find_spec("pip") is not None:
-        return sys.executable
-    base = getattr(sys, "_base_executable", None)
-    if base and base != sys.executable:
-        probe = [base, "-c", "import importlib.util as u, sys; sys.exit(not u.find_spec('pip'))"]
-        environment = {**os.environ, "PYTHONSAFEPATH": "1"}
-        done = subprocess.run(probe, stdin=subprocess.DEVNULL, capture_output=True, env=environment)
-        if done.returncode == 0:
-            return str(base)
-    raise UnavailableError(
-        "fetching a package needs pip, and neither this Python nor its base has it: run "
-        f"'{sys.executable or 'python'} -m ensurepip', or install the package "
-        f"with the installer that you "
-        "use (uv pip install NAME); an installed package is used as it is"
-    )
