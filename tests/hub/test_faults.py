@@ -88,6 +88,20 @@ def test_where_a_token_comes_from(hub, monkeypatch, tmp_path, way):
         assert sent == ("Bearer hf_secret" if request.server == "hub" else None), request
 
 
+@pytest.mark.parametrize("text", ["hf_\u00e4", "hf a", "hf_\x07", "Bearer x", "hf_\u2028x"])
+@pytest.mark.parametrize("way", ["variable", "file"])
+def test_a_token_that_no_header_can_carry(dense, monkeypatch, tmp_path, text, way):
+    if way == "variable":
+        monkeypatch.setenv("HF_TOKEN", text)
+    else:
+        (tmp_path / "home").mkdir()
+        (tmp_path / "home" / "token").write_text(text)
+    with pytest.raises(InvalidArgumentError, match="characters that no token has") as caught:
+        resolve(REPO, quiet=True)
+    assert text not in str(caught.value)
+    assert dense.requests == []
+
+
 def test_the_token_never_goes_to_another_host(hub, monkeypatch):
     from clika_runtime.errors import UnsupportedError
 
@@ -320,6 +334,16 @@ def unreachable(monkeypatch) -> None:
 def test_a_hub_that_cannot_be_reached(hub, monkeypatch):
     unreachable(monkeypatch)
     with pytest.raises(UnavailableError, match=r"http://127.0.0.1:9 cannot be reached"):
+        resolve(REPO, quiet=True)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["nonsense", "ftp://127.0.0.1", "http://[", "http://127.0.0.1:99999", "http://", "//"],
+)
+def test_an_endpoint_that_is_no_address(hub, monkeypatch, address):
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    with pytest.raises(UnavailableError):
         resolve(REPO, quiet=True)
 
 

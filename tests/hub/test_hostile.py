@@ -48,6 +48,8 @@ NAMES = [
     "nul\0.gguf",
     "line\n.gguf",
     "\x1b[2J.gguf",
+    "\x9b2J.gguf",
+    "\u202egpj.gguf",
     "a//b.gguf",
     "./a.gguf",
     "con.gguf",
@@ -174,6 +176,14 @@ def test_random_damage_of_a_description(dense):
         result = call("fetch", REPO, "--dry", "-q")
         assert "internal error" not in result.err, bytes(data)
         assert result.status in (0, 1, 2, 3)
+
+
+def test_what_the_hub_says_cannot_drive_the_terminal(dense):
+    dense.fail("/api/", status=418, headers={"X-Error-Message": "tea \x9b2J pot"})
+    result = call("fetch", REPO, "-q")
+    assert result.status == 1
+    assert "418" in result.err
+    assert result.err.rstrip("\n").isprintable()
 
 
 # ---------------------------------------------------------------- sizes

@@ -182,7 +182,9 @@ def _translated(reference: Reference, error: Any) -> Exception:
 
 
 def _short(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300]
+    """What the hub said, as one line that a terminal shows harmlessly."""
+    text = "".join(c if c.isprintable() else " " for c in str(error))
+    return " ".join(text.split())[:300]
 
 
 def _retry_after(held: Mapping[str, str]) -> float | None:

@@ -128,7 +128,7 @@ def _checked(reference: Reference, info: Any) -> Listing:
         name = sibling.rfilename
         if not isinstance(name, str):
             raise _senseless(reference, f"a file name is {name!r:.80}")
-        if unsafe_name(name):
+        if unsafe_name(name) or not name.isprintable():  # names are shown in terminals
             ignored.append(name)
             continue
         files[name] = _file(reference, name, sibling)

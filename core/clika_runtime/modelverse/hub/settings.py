@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from ..._version import __version__
+from ...errors import InvalidArgumentError
 from ..sources.reference import endpoint
 
 __all__ = ["USER_AGENT", "cache_folder", "endpoint", "headers", "token", "token_path"]
@@ -44,26 +45,33 @@ def token_path() -> Path:
 
 def token() -> str | None:
     """``HF_TOKEN``, else what a login stored (``huggingface_hub`` refreshes it when it must); None:
-    no token."""
+    no token. Raises ``InvalidArgumentError`` for a text that no header can carry."""
     for name in _TOKEN_VARIABLES:
         text = os.environ.get(name, "")
         if text.strip():
-            return _one_line(text)
+            return _one_line(text, name)
     if os.environ.get("HF_HUB_DISABLE_IMPLICIT_TOKEN", "").lower() in ("1", "on", "yes", "true"):
         return None
     from huggingface_hub import constants, get_token
 
     path = token_path()
     if path == Path(constants.HF_TOKEN_PATH):
-        return get_token()
+        return _one_line(get_token() or "", str(path))
     try:
-        return _one_line(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
         return None
+    return _one_line(text, str(path))
 
 
-def _one_line(text: str) -> str | None:
-    return text.replace("\r", "").replace("\n", "").strip() or None
+def _one_line(text: str, where: str) -> str | None:
+    text = text.replace("\r", "").replace("\n", "").strip()
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise InvalidArgumentError(
+            f"the token in {where} holds characters that no token has; set it again",
+            "FAILED_PRECONDITION",
+        )
+    return text or None
 
 
 def headers() -> dict[str, str]:
