@@ -593,8 +593,9 @@ class Registry:
         if family is not None:
             spec = replace(spec, load=target)
         row = Row(spec, Entry(group, spec.name, "", PROGRAM, ""))
-        rows = self._group(group).rows[FamilySpec]
+        loaded = self._group(group)
         with self._lock:
+            rows = loaded.rows[FamilySpec]
             if spec.name in rows:
                 raise InvalidArgumentError(
                     f"register: duplicate name '{spec.name}': already registered by "
@@ -603,7 +604,8 @@ class Registry:
                 )
             if family is not None:
                 self._loaded[target] = family
-            rows[spec.name] = row
+            # Tables that were handed out stay as they are.
+            loaded.rows[FamilySpec] = {**rows, spec.name: row}
         return row
 
     # -- code of a plugin

@@ -249,7 +249,7 @@ def catalog_text(*, hidden: bool = False, full: bool = False) -> str:
                 "Description": " ".join(spec.description.split()),
             }
             lines += [f"  * {name}: {text}" for name, text in keys.items() if text]
-        lines.append(f"  * Plugin: {row.distribution} {row.version}")
+        lines.append(f"  * Plugin: {row.distribution} {row.version}".rstrip())
         blocks.append("\n".join(lines))
     for item in _broken():
         blocks.append(

@@ -95,8 +95,10 @@ def test_a_known_family_that_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_identity_first(tmp_path: Path, llama: Path) -> None:
     """With keys alone a checkpoint resolves, and running it is refused precisely."""
     other = renamed(tmp_path / "m", llama, model_type="my_model", architectures=["MyModelModel"])
+    before = registry().families()
     row = registry().register(MINE)
     assert registry().families()["my-model"] is row
+    assert "my-model" not in before  # a table that was handed out does not change
     model = registry().open(other)
     assert (model.family, model.model_type, model.runnable) == ("my-model", "my_model", False)
     with pytest.raises(UnsupportedError, match="identity-only"):
@@ -110,6 +112,7 @@ def test_identity_first(tmp_path: Path, llama: Path) -> None:
     ]
     assert "  * Commands: none (identity-only)" in block
     assert "  * Vendor: my-org" in block
+    assert "  * Plugin: this program" in block
 
 
 def test_a_family_registered_with_its_code_runs(tmp_path: Path, llama: Path) -> None:
