@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from pathlib import Path
 
 import huggingface_hub
@@ -385,10 +384,15 @@ def test_snapshot_of_a_quantization_names_the_file(quantized):
     assert found.files == (found.path,)
 
 
-def test_a_local_directory_passes_through(tmp_path):
+def test_a_local_directory_passes_through(tmp_path, caplog):
+    """Whatever it holds: which of its options is meant is asked when it is loaded."""
+    caplog.set_level("INFO")
     folder = tmp_path / "m"
     folder.mkdir()
-    shutil.copy(__file__, folder / "config.json")
-    (folder / "model.safetensors").write_bytes(b"x")
+    for name in ("a-Q4_0.gguf", "b-Q8_0.gguf"):
+        (folder / name).write_bytes(b"x")
     found = public.snapshot(folder)
     assert (found.local_dir, found.repo, found.commit) == (str(folder), None, None)
+    assert len(found.files) == 2
+    assert f"hub: '{folder}' already on disk; loading from {folder}" in caplog.text
+    assert public.snapshot(folder, weights="Q8_0").path == str(folder / "b-Q8_0.gguf")

@@ -10,11 +10,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
 __all__ = ["Snapshot", "snapshot", "snapshot_download"]
+
+_log = logging.getLogger("clika_runtime.modelverse")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,14 @@ def snapshot(
     ``UnsupportedError`` for weights that the loaders do not read, and ``InvalidArgumentError`` for
     an option that is not settled or content that is not what the hub states.
     """
-    from ..sources import resolve
+    from ..sources import place, resolve
 
+    where = place(source, revision=revision, weights=weights)
+    if isinstance(where, tuple) and where[1] is None and where[0].is_dir():
+        folder = where[0].absolute()
+        _log.info("hub: '%s' already on disk; loading from %s", source, folder)
+        files = sorted(str(path) for path in folder.iterdir() if path.is_file())
+        return Snapshot(str(folder), str(folder), tuple(files))
     found = resolve(
         source,
         revision=revision,
@@ -95,4 +103,4 @@ def snapshot_download(
         offline=offline,
         quiet=quiet,
     )
-    return str(Path(found.local_dir))
+    return found.local_dir
