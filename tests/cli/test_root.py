@@ -491,6 +491,16 @@ def test_a_verb_that_the_family_lacks(catalog, tmp_path):
     assert "a command is missing; family 'otter'" in result.err
 
 
+def test_images_for_a_model_of_texts(tmp_path, monkeypatch):
+    monkeypatch.setenv("CLIKA_RT_ALLOW_PLUGINS", "llama,cpu")
+    monkeypatch.setattr(plugins, "_registry", None)
+    path = tmp_path / "m.gguf"
+    path.write_bytes(tiny_gguf("llama"))
+    result = call(path, "prompt", "what is on the sign?", "--image", "photo.jpg")
+    assert (result.status, result.out) == (3, "")
+    assert result.err == "error: --image: family 'llama' (text->text) reads no images\n"
+
+
 def test_an_identity_only_family(catalog, tmp_path):
     model = tmp_path / "model"
     model.mkdir()

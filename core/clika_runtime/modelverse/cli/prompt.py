@@ -44,6 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = parser.add_argument_group("generation")
     text.add_argument("--system", metavar="TEXT", help="a system message before the user's")
     text.add_argument(
+        "--image",
+        action="append",
+        metavar="FILE",
+        help="an image beside the message, for a model that reads images",
+    )
+    text.add_argument(
         "--max-new-tokens",
         type=number(int, *WHOLE["max_new_tokens"]),
         metavar="N",
@@ -171,6 +177,7 @@ def run(source: ResolvedSource, identity: catalog.Identity, arguments: Any) -> i
 
 
 def _run(source: ResolvedSource, identity: catalog.Identity, given: dict[str, Any]) -> int:
+    _refuse_images(identity, given)
     stages = Stages(given.get("memory_stages"), source)
     begun = time.perf_counter()
     model = loading.load(source, identity, given)
@@ -192,6 +199,15 @@ def _run(source: ResolvedSource, identity: catalog.Identity, given: dict[str, An
     stages.record("generation", model)
     _report_generation(model, stream.report, given)
     return EXIT_OK
+
+
+def _refuse_images(identity: catalog.Identity, given: dict[str, Any]) -> None:
+    if "image" not in given or identity.row is None:
+        return
+    family = f"family '{identity.family}' ({identity.modalities})"
+    if "image" not in identity.row.spec.input_modalities:
+        raise UnsupportedError(f"--image: {family} reads no images")
+    raise UnsupportedError(f"--image: this release gives no images to {family}")
 
 
 def _knobs(given: dict[str, Any], defaults: Any) -> dict[str, Any]:
