@@ -52,42 +52,36 @@ def test_the_family_is_listed_and_healthy(package: Path, tmp_path: Path) -> None
     assert "  ok      sea-otter: clika-family-sea-otter 0.1.0, commands: prompt" in result.lines()
 
 
-@pytest.mark.parametrize("installed", [True, False])
-def test_its_own_test_passes(package: Path, tmp_path: Path, installed: bool) -> None:
-    """Installed, and also from the bare folder."""
-    if installed:
-        install(package, tmp_path / "site")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        command,
+def own_test(package: Path, *site: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
         cwd=package,
-        env=environment(tmp_path / "site", PYTHONDONTWRITEBYTECODE="1"),
+        env=environment(*site, PYTHONDONTWRITEBYTECODE="1"),
         capture_output=True,
         text=True,
         timeout=120,
     )
+
+
+def test_its_own_test_passes(package: Path, tmp_path: Path) -> None:
+    install(package, tmp_path)
+    done = own_test(package, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 passed" in done.stdout
 
 
 def test_its_own_test_can_fail(package: Path, tmp_path: Path) -> None:
-    """The reference of the test notices another architecture."""
+    """The reference of the test notices another architecture; from the bare folder, not installed."""
     changed = tmp_path / "changed"
     shutil.copytree(package, changed)
     code = changed / "clika_family_sea_otter" / "sea_otter.py"
     text = code.read_text()
     assert "config.rope_theta" in text
     code.write_text(text.replace("config.rope_theta", "2 * config.rope_theta"))
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
-        cwd=changed,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = own_test(changed)
     assert done.returncode == 1
     assert "test_prefill_and_decode_are_the_reference" in done.stdout
+    assert "1 failed, 3 passed" in done.stdout
 
 
 def test_its_style_is_this_projects(package: Path) -> None:
