@@ -53,8 +53,8 @@ class Fault:
     """What goes wrong with requests whose ``METHOD path`` matches: ``times`` of them (-1: all).
 
     ``status`` with ``headers`` answers so; ``cut`` closes the connection after so many bytes of the
-    body; ``length`` is a wrong Content-Length; ``corrupt`` changes the content; ``redirect`` sends
-    the client there; ``ignore_range`` sends the whole file; ``wait`` sleeps before each piece;
+    body; ``length`` is a wrong Content-Length (-2: none); ``corrupt`` changes the content;
+    ``redirect`` sends the client there; ``ignore_range`` sends the whole file; ``wait`` sleeps before each piece;
     ``hold`` stops after ``cut`` bytes until the event is set; ``gate`` holds the whole answer back
     until then; ``body`` replaces the answer.
     """
@@ -338,7 +338,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for key, value in headers.items():
             self.send_header(key, value)
-        self.send_header("Content-Length", str(length))
+        if fault is not None and fault.length == -2:
+            self.close_connection = True
+        else:
+            self.send_header("Content-Length", str(length))
         self.end_headers()
         if self.command == "HEAD":
             return

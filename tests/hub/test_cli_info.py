@@ -141,6 +141,22 @@ def test_without_the_hubs_word_the_header_says_it(hub):
     assert "license: not known offline" in result.out
 
 
+@pytest.mark.parametrize(
+    ("described", "line"),
+    [
+        ({"cardData": {"license": "other", "license_name": "otter-1.0"}}, "license: otter-1.0 "),
+        ({"cardData": {"license": ["mit", "x"]}}, "license: mit "),
+        ({"tags": ["x", "license:apache-2.0"]}, "license: apache-2.0 "),
+        ({"cardData": {"license": "a\x1b[2J\nb"}}, "license: a [2J b "),
+        ({"cardData": {"license": 7}}, "license: not stated "),
+        ({"private": False}, "license: not stated "),
+    ],
+)
+def test_licenses(hub, described, line):
+    hub.add(REPO, dense_files(), described=described)
+    assert call("info", REPO).lines()[-1] == f"{line}{hub.url}/{REPO}/blob/main/LICENSE"
+
+
 def test_what_nobody_serves(hub):
     files = dense_files()
     files["config.json"] = b'{"model_type": "walrus", "architectures": ["WalrusModel"]}'

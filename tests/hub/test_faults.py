@@ -17,6 +17,7 @@ from clika_runtime.errors import (
     InvalidArgumentError,
     NotFoundError,
     UnavailableError,
+    UnsupportedError,
 )
 from clika_runtime.modelverse.hub import client, storage, transfer
 from clika_runtime.modelverse.hub.listing import RemoteFile
@@ -26,6 +27,7 @@ from tests.hub.content import GGUF, REPO, TAKEN, dense_files, gguf_files
 from tests.hub.played import Request, sha256
 
 WEIGHTS = dense_files()["model.safetensors"]
+DIGEST = sha256(WEIGHTS)
 
 
 def named(cache: Path) -> list[Path]:
@@ -103,8 +105,6 @@ def test_a_token_that_no_header_can_carry(dense, monkeypatch, tmp_path, text, wa
 
 
 def test_the_token_never_goes_to_another_host(hub, monkeypatch):
-    from clika_runtime.errors import UnsupportedError
-
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     with pytest.raises(UnsupportedError, match="another host"):
         resolve(f"{hub.cdn_url}/{REPO}/resolve/main/m.gguf", quiet=True)
@@ -136,6 +136,8 @@ def test_a_private_repository_looks_like_a_missing_one(hub, monkeypatch):
         (401, {"X-Error-Message": "Invalid credentials in Authorization header"},
          UnavailableError, "is gated or private"),
         (403, {}, UnavailableError, "is gated or private"),
+        (403, {"X-Error-Message": "Access to this resource is disabled."},
+         UnsupportedError, "is disabled on"),
         (404, {}, NotFoundError, "no such repository"),
         (400, {}, UnavailableError, "Bad request"),
         (451, {}, UnavailableError, "451"),
@@ -303,6 +305,21 @@ def test_a_file_that_has_grown_is_refused(dense, cache):
     nothing_is_wrong(cache)
 
 
+def test_a_body_without_a_length_may_not_be_longer_either(dense, cache):
+    small = {"sha256": DIGEST, "size": 4000, "pointerSize": 1}
+    rows = [{"rfilename": "model.safetensors", "size": 4000, "blobId": "0" * 40, "lfs": small}]
+    dense.repos[REPO].siblings = rows
+    dense.fail("/blob/", length=-2)
+    with pytest.raises(InvalidArgumentError, match="sends more than the 4000 bytes"):
+        resolve(REPO, quiet=True)
+    nothing_is_wrong(cache)
+
+
+def test_a_body_without_a_length_is_taken(dense):
+    dense.fail("/blob/", length=-2)
+    assert resolve(REPO, quiet=True).weights[0].read_bytes() == WEIGHTS
+
+
 def test_a_length_that_is_too_short_is_taken_for_a_broken_connection(dense):
     dense.fail("/blob/", length=100)
     assert resolve(REPO, quiet=True).weights[0].read_bytes() == WEIGHTS
@@ -405,6 +422,26 @@ def test_offline_sees_that_shards_are_missing(hub):
     found.weights[1].unlink()
     with pytest.raises(UnavailableError, match="1 of 2 shards are not in the cache"):
         resolve(REPO, offline=True)
+
+
+def test_offline_sees_that_a_part_is_missing(hub):
+    hub.add(GGUF, {f"m-0000{i}-of-00002.gguf": bytes([i]) * 2000 for i in (1, 2)})
+    found = resolve(GGUF, quiet=True)
+    found.weights[1].unlink()
+    with pytest.raises(UnavailableError, match="only 1 of 2 parts of m are in the cache"):
+        resolve(GGUF, offline=True)
+
+
+def test_a_configuration_alone_is_no_cached_model(dense, monkeypatch):
+    from clika_runtime.modelverse.hub.repository import open_repository
+    from clika_runtime.modelverse.sources import place
+
+    open_repository(place(REPO), quiet=True).bring(["config.json"])
+    with pytest.raises(UnavailableError, match=r"its weights are not in the cache .*--offline"):
+        resolve(REPO, offline=True)
+    unreachable(monkeypatch)
+    with pytest.raises(UnavailableError, match="not in the cache, and the hub cannot be reached"):
+        resolve(REPO, quiet=True)
 
 
 def test_a_link_out_of_the_cache_does_not_count(dense, tmp_path, caplog):

@@ -195,6 +195,7 @@ def test_without_a_selector_the_table_is_shown_and_nothing_is_fetched(quantized,
         (f"{GGUF}:Q", r"':Q' matches 3 options, .*Otter-1B-Q8_0 \(Otter-1B-Q8_0.gguf\)"),
         (f"{GGUF}:Q2_K", r"':Q2_K' matches no option"),
         (f"{GGUF}:mmproj", r"matches no option"),
+        (f"{GGUF}/gguf", r"'gguf' fits 3 options, it must fit one: Otter-1B-Q4_K_M \("),
     ],
 )
 def test_a_selector_must_fit_one_option(quantized, spec, message):

@@ -10,7 +10,7 @@ import pytest
 import clika_runtime.modelverse as mv
 from tests.cli.harness import call
 from tests.cli.tiny import COUNTING, write_model
-from tests.hub.content import REPO
+from tests.hub.content import GGUF, REPO
 from tests.hub.played import PlayedHub
 
 
@@ -39,6 +39,17 @@ def test_check_before_anything_is_fetched(llama: PlayedHub, model: Path, cache: 
     largest = max(path.stat().st_size for path in cache.rglob("*") if path.is_file())
     assert largest < (model / "model.safetensors").stat().st_size
     assert "fits" in call("check", f"https://huggingface.co/{REPO}").out.splitlines()[0]
+
+
+def test_check_of_unsettled_weights(quantized: PlayedHub) -> None:
+    """The table of options is the refusal; one that is selected is judged, or refused by name."""
+    result = call("check", GGUF)
+    assert (result.status, result.out) == (2, "")
+    assert "weight options; pick one:" in result.err
+    for words in ((f"{GGUF}:Q8_0",), (GGUF, "--weights", "Q8_0")):
+        result = call("check", *words)
+        assert result.status == 3 and "no model template registered" in result.err
+    assert call("check", GGUF, "--weights", "Q9_9").status == 2
 
 
 def test_check_of_what_is_not_there(hub: PlayedHub) -> None:

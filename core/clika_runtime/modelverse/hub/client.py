@@ -154,6 +154,8 @@ def _translated(reference: Reference, error: Any) -> Exception:
         if secret:
             gated += f"; the token in use has no access: accept the terms at {where}/{repo}"
         return UnavailableError(gated)
+    if isinstance(error, errors.DisabledRepoError):
+        return UnsupportedError(f"'{repo}' is disabled on {where}")
     if isinstance(error, errors.RevisionNotFoundError):
         name = reference.revision or "main"
         return NotFoundError(f"'{repo}' has no revision '{name}' on {where}", "NOT_FOUND")
@@ -172,8 +174,6 @@ def _translated(reference: Reference, error: Any) -> Exception:
             f"({hidden})",
             "NOT_FOUND",
         )
-    if isinstance(error, errors.DisabledRepoError):
-        return UnsupportedError(f"'{repo}' is disabled on {where}")
     if status == 429:
         return Transient("the hub limits the rate of requests (429)", _retry_after(held))
     if status >= 500 or status == 408:
