@@ -71,7 +71,7 @@ def test_its_own_test_passes(package: Path, tmp_path: Path) -> None:
 
 
 def test_its_own_test_can_fail(package: Path, tmp_path: Path) -> None:
-    """The reference of the test notices another architecture; from the bare folder, not installed."""
+    """The reference of the test notices another architecture; the folder is not installed here."""
     changed = tmp_path / "changed"
     shutil.copytree(package, changed)
     code = changed / "clika_family_sea_otter" / "sea_otter.py"
