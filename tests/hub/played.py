@@ -54,9 +54,9 @@ class Fault:
 
     ``status`` with ``headers`` answers so; ``cut`` closes the connection after so many bytes of the
     body; ``length`` is a wrong Content-Length (-2: none); ``corrupt`` changes the content;
-    ``redirect`` sends the client there; ``ignore_range`` sends the whole file; ``wait`` sleeps before each piece;
-    ``hold`` stops after ``cut`` bytes until the event is set; ``gate`` holds the whole answer back
-    until then; ``body`` replaces the answer.
+    ``redirect`` sends the client there; ``ignore_range`` sends the whole file; ``wait`` sleeps
+    before each piece; ``hold`` stops after ``cut`` bytes until the event is set; ``gate`` holds the
+    whole answer back until then; ``body`` replaces the answer.
     """
 
     match: str
