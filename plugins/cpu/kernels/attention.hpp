@@ -158,6 +158,9 @@ CLIKA_NOINLINE void scores_of(const float* query, int64_t query_stride, const fl
   constexpr int N = tile_vectors<R>() * W > kBlock ? static_cast<int>(kBlock / W) : tile_vectors<R>();
   int64_t j = 0;
   for (; j + N * W <= n; j += N * W) score_tile<R, N>(query, query_stride, columns + j, size, scores + j);
+  if constexpr (N > 2) {
+    for (; j + 2 * W <= n; j += 2 * W) score_tile<R, 2>(query, query_stride, columns + j, size, scores + j);
+  }
   for (; j < n; j += W) score_tile<R, 1>(query, query_stride, columns + j, size, scores + j);
 }
 template <int R>

@@ -51,6 +51,7 @@ struct Lines : Windows {
   static constexpr int64_t kCopiedMost = int64_t{1} << 24;  // floats of an input that is copied
   const float* x = nullptr;  // the input, with its padding where it has any
   int64_t size[3];           // of x
+  bool padded = false;
   int64_t tiles;             // in a line of results
   int64_t most;
   const Run* runs = nullptr;
@@ -59,20 +60,20 @@ struct Lines : Windows {
   explicit Lines(const Windows& windows) : Windows(windows) {
     tiles = (axes[2].count + kTileRows - 1) / kTileRows;
     most = (axes[2].count + tiles - 1) / tiles;
-    for (int d = 0; d < 3; ++d) size[d] = c.in_size[d];
-    if (padded()) {
-      for (int d = 0; d < 3; ++d) {
-        size[d] = (axes[d].count - 1) * axes[d].in_step + (axes[d].taps - 1) * axes[d].off_step + 1;
-      }
+    // What the windows reach into; the padding behind the input is not stated.
+    for (int d = 0; d < 3; ++d) {
+      size[d] = (axes[d].count - 1) * axes[d].in_step + (axes[d].taps - 1) * axes[d].off_step + 1;
+      padded = padded || c.pad[d] != 0 || size[d] > c.in_size[d];
     }
+    if (!padded) std::copy(c.in_size, c.in_size + 3, size);
     m = c.batch * axes[0].count * axes[1].count * tiles * kTileRows;
   }
-  bool padded() const { return c.pad[0] > 0 || c.pad[1] > 0 || c.pad[2] > 0; }
   int64_t run() const { return axes[2].taps * c.channels; }
   int64_t places() const { return c.batch * size[0] * size[1] * size[2] * c.channels; }
   bool serves() const {
     return !c.transposed && joined && c.input->dtype == CLIKA_FLOAT32 && run() >= kLeastRun &&
-           2 * most >= kTileRows && (!padded() || places() <= kCopiedMost);
+           2 * most >= kTileRows && std::min({c.pad[0], c.pad[1], c.pad[2]}) >= 0 &&
+           (!padded || places() <= kCopiedMost);
   }
 
   // Makes the runs and the copy; false where scratch could not be had.
@@ -98,7 +99,7 @@ struct Lines : Windows {
     runs = made;
     first_run = starts;
     x = data_of<float>(*c.input);
-    return !padded() || copy_input(call);
+    return !padded || copy_input(call);
   }
   bool copy_input(const clika_call* call) {
     float* copy = static_cast<float*>(call->core->scratch(call, static_cast<size_t>(places()) * sizeof(float)));

@@ -10,7 +10,7 @@
 #include "math.hpp"
 
 constexpr int64_t kSegment = 128;
-constexpr int64_t kRowsWanted = 64;  // rows (tokens times the heads of a group) of a tile
+constexpr int64_t kRowsWanted = 21 * kTileRows;  // rows (tokens times the heads of a group) of a tile
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
 struct Tile {
@@ -108,7 +108,12 @@ void load_query(const Problem& p, const Tile& tile, int64_t head, float* out) {
     for (int64_t t = 0; t < tile.count; ++t) {
       for (int64_t g = 0; g < p.group; ++g) {
         const T* row = data_of<T>(q) + (tile.first + t) * q.strides[0] + (head * p.group + g) * q.strides[1];
-        for (int64_t d = 0; d < p.size; ++d) *out++ = to_float(row[d * q.strides[2]]);
+        if (q.dtype == CLIKA_FLOAT32 && q.strides[2] == 1) {
+          std::memcpy(out, row, static_cast<size_t>(p.size) * sizeof(float));
+        } else {
+          for (int64_t d = 0; d < p.size; ++d) out[d] = to_float(row[d * q.strides[2]]);
+        }
+        out += p.size;
       }
     }
   });
@@ -183,18 +188,25 @@ void fetch_rows(const Problem& p, const clika_value& pool, int64_t sequence, int
   }
 }
 
-// Turns a row's scores into weights and folds maximum and sum into its state; positions outside
-// [begin, end) of the block weigh 0.
-void weigh(const Problem& p, float* scores, int64_t begin, int64_t end, const State& state, int64_t row) {
+// What a row sees of a block: positions [begin, end).
+struct Seen {
+  int64_t begin;
+  int64_t end;
+
+  bool nothing() const { return begin >= end; }
+  int64_t written() const { return (end + W - 1) / W * W; }  // scores beyond are not computed
+};
+
+// Scales and caps a row's scores, hides what it does not see, and gives their maximum.
+CLIKA_INLINE float finish_scores(const Problem& p, float* scores, const Seen& seen) {
   const vf scale = splat(p.scale);
   vf top = splat(kNone);
   vi lane;
   for (int i = 0; i < W; ++i) lane[i] = i;
-  const vi first = splat_int(static_cast<int32_t>(begin));
-  const vi last = splat_int(static_cast<int32_t>(end));
-  const bool partial = begin > 0 || end < kBlock;
-  const int64_t written = (end + W - 1) / W * W;  // scores beyond were not computed
-  for (int64_t j = 0; j < written; j += W) {
+  const vi first = splat_int(static_cast<int32_t>(seen.begin));
+  const vi last = splat_int(static_cast<int32_t>(seen.end));
+  const bool partial = seen.begin > 0 || seen.end < kBlock;
+  for (int64_t j = 0; j < seen.written(); j += W) {
     vf s = load(scores + j) * scale;
     if (p.softcap > 0.0f) s = p.softcap * vtanh(s / p.softcap);
     if (partial) {
@@ -204,21 +216,38 @@ void weigh(const Problem& p, float* scores, int64_t begin, int64_t end, const St
     top = vmax(s, top);
     store(scores + j, s);
   }
-  const float before = state.maximum[row];
-  const float highest = reduce_max(top);
-  float maximum = highest > before ? highest : before;
-  if (maximum == kNone) maximum = 0.0f;  // nothing but NaN and -inf: the row becomes NaN, not a row of zeros
-  const float factor = before == maximum ? 1.0f : exp_negative(before - maximum);
+  return reduce_max(top);
+}
+// Turns a row's scores into weights and gives their sum.
+CLIKA_INLINE float weigh(float* scores, const Seen& seen, float maximum) {
   vf sum = zero();
   const vf shift = splat(maximum);
-  for (int64_t j = 0; j < written; j += W) {
+  for (int64_t j = 0; j < seen.written(); j += W) {
     const vf weight = vexp_negative(load(scores + j) - shift);
     store(scores + j, weight);
     sum += weight;
   }
-  state.maximum[row] = maximum;
-  state.sum[row] = state.sum[row] * factor + reduce_add(sum);
-  scale_values(state.values + row * p.width, p.width, factor);
+  return reduce_add(sum);
+}
+
+// Turns the scores of `count` <= W rows, each of which sees something, into weights and folds their maxima and sums
+// into the state of the rows from `row` on: step by step for all of them, since the steps of one row wait for each
+// other.
+void weigh_rows(const Problem& p, float* scores, const Seen* seen, int64_t count, const State& state,
+                int64_t row) {
+  alignas(64) float highest[W] = {};
+  alignas(64) float sums[W] = {};
+  for (int64_t i = 0; i < count; ++i) highest[i] = finish_scores(p, scores + i * kBlock, seen[i]);
+  const vf before = load_partial(state.maximum + row, count);
+  const vf top = load(highest);
+  vf maximum = select(top > before, top, before);
+  // Nothing but NaN and -inf: the row becomes NaN, not a row of zeros.
+  maximum = select(maximum == splat(kNone), zero(), maximum);
+  const vf factor = select(before == maximum, splat(1.0f), vexp_negative(before - maximum));
+  for (int64_t i = 0; i < count; ++i) sums[i] = weigh(scores + i * kBlock, seen[i], maximum[i]);
+  store_partial(state.maximum + row, maximum, count);
+  store_partial(state.sum + row, load_partial(state.sum + row, count) * factor + load(sums), count);
+  for (int64_t i = 0; i < count; ++i) scale_values(state.values + (row + i) * p.width, p.width, factor[i]);
 }
 
 // Folds one block into the state of a tile's rows.
@@ -237,25 +266,40 @@ void run_block(const Problem& p, const Tile& tile, int64_t head, int64_t base, c
   const float* values[kBlock];
   load_keys(p, tile.sequence, head, base, seen_to, w.columns);
   load_values(p, tile.sequence, head, base, seen_to, w.copies, values);
+  // A few rows at a time, up to the last position that one of them sees: what is hidden costs nothing.
   const int64_t first_row = begin * p.group;
-  const int64_t row_count = (end - begin) * p.group;
-  scores(query + first_row * p.size, p.size, row_count, w.columns, p.size, seen_to,
-         w.scores + first_row * kBlock);
-  const int64_t written = (seen_to + W - 1) / W * W;
-  for (int64_t t = begin; t < end; ++t) {
-    const int64_t position = tile.position + t;
-    const int64_t low = std::max<int64_t>(0, p.low(position) - base);
-    const int64_t high = std::min(seen_to, p.high(position, length) - base);
-    for (int64_t r = t * p.group; r < (t + 1) * p.group; ++r) {
-      float* row = w.scores + r * kBlock;
-      if (low < high) weigh(p, row, low, high, state, r);
-      // A row that sees less than its neighbours weighs the rest of the tile with 0.
-      const int64_t done = low < high ? (high + W - 1) / W * W : 0;
-      for (int64_t j = done; j < written; ++j) row[j] = 0.0f;
+  const int64_t last_row = end * p.group;
+  const auto seen_by = [&](int64_t row) {
+    const int64_t position = tile.position + (std::min(row + kTileRows, last_row) - 1) / p.group;
+    return std::min(seen_to, p.high(position, length) - base);
+  };
+  for (int64_t r = first_row; r < last_row; r += kTileRows) {
+    scores(query + r * p.size, p.size, std::min<int64_t>(kTileRows, last_row - r), w.columns, p.size, seen_by(r),
+           w.scores + r * kBlock);
+  }
+  for (int64_t r = first_row; r < last_row;) {
+    Seen seen[W];
+    int64_t count = 0;
+    while (count < W && r + count < last_row) {
+      const int64_t position = tile.position + (r + count) / p.group;
+      Seen& row = seen[count];
+      row = {std::max<int64_t>(0, p.low(position) - base), std::min(seen_to, p.high(position, length) - base)};
+      if (row.nothing()) break;
+      ++count;
+    }
+    if (count > 0) weigh_rows(p, w.scores + r * kBlock, seen, count, state, r);
+    // A row that sees less than its neighbours, or nothing, weighs the rest with 0.
+    const int64_t stop = std::min(last_row, r + std::max<int64_t>(1, count));
+    for (int64_t i = 0; r < stop; ++i, ++r) {
+      for (int64_t j = i < count ? seen[i].written() : 0; j < (seen_to + W - 1) / W * W; ++j) {
+        w.scores[r * kBlock + j] = 0.0f;
+      }
     }
   }
-  add_values(w.scores + first_row * kBlock, row_count, values, seen_from, seen_to, p.width,
-             state.values + first_row * p.width, p.width);
+  for (int64_t r = first_row; r < last_row; r += kTileRows) {
+    add_values(w.scores + r * kBlock, std::min<int64_t>(kTileRows, last_row - r), values, seen_from, seen_by(r),
+               p.width, state.values + r * p.width, p.width);
+  }
 }
 
 // The positions of a segment that a tile sees, from the start of a block on.
@@ -272,24 +316,28 @@ Span span_of(const Problem& p, const Tile& tile, int64_t segment) {
 
 // total = total and then part, row by row.
 void fold(const State& total, const State& part, int64_t rows, int64_t width) {
-  for (int64_t r = 0; r < rows; ++r) {
-    if (part.maximum[r] == kNone) continue;
-    float* to = total.values + r * width;
-    const float* from = part.values + r * width;
-    if (total.maximum[r] == kNone) {
-      total.maximum[r] = part.maximum[r];
-      total.sum[r] = part.sum[r];
-      std::memcpy(to, from, static_cast<size_t>(width) * sizeof(float));
-      continue;
+  for (int64_t r = 0; r < rows; r += W) {
+    const int64_t count = std::min<int64_t>(W, rows - r);
+    const vf before = load_partial(total.maximum + r, count);
+    const vf after = load_partial(part.maximum + r, count);
+    const vf maximum = select(before < after, after, before);
+    const vf a = vexp_negative(before - maximum);
+    const vf b = vexp_negative(after - maximum);
+    for (int64_t i = 0; i < count; ++i) {
+      if (after[i] == kNone) continue;
+      float* to = total.values + (r + i) * width;
+      const float* from = part.values + (r + i) * width;
+      total.maximum[r + i] = maximum[i];
+      if (before[i] == kNone) {
+        total.sum[r + i] = part.sum[r + i];
+        std::memcpy(to, from, static_cast<size_t>(width) * sizeof(float));
+        continue;
+      }
+      total.sum[r + i] = total.sum[r + i] * a[i] + part.sum[r + i] * b[i];
+      const vf va = splat(a[i]);
+      const vf vb = splat(b[i]);
+      for (int64_t e = 0; e < width; e += W) store(to + e, fma(load(to + e), va, load(from + e) * vb));
     }
-    const float maximum = std::max(total.maximum[r], part.maximum[r]);
-    const float a = exp_negative(total.maximum[r] - maximum);
-    const float b = exp_negative(part.maximum[r] - maximum);
-    total.maximum[r] = maximum;
-    total.sum[r] = total.sum[r] * a + part.sum[r] * b;
-    const vf va = splat(a);
-    const vf vb = splat(b);
-    for (int64_t i = 0; i < width; i += W) store(to + i, fma(load(to + i), va, load(from + i) * vb));
   }
 }
 
