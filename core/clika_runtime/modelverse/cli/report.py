@@ -32,58 +32,44 @@ def root_rows(
 ) -> list[Row]:
     """A row for every option of a command without a model."""
     rows = common_rows(given, template)
-    common = {name for name, _, _ in rows}
+    known = {name for name, _, _ in rows} | {"help", "template"}
     for action in parser._actions:
         name = _shown(action.dest)
-        if not action.option_strings or name in common or action.dest in ("help", "version"):
-            continue
-        if action.dest == "template":
-            continue
-        default = builtin.get(action.dest, False if action.nargs == 0 else None)
-        origin = "template" if action.dest in template else "flag"
-        if action.dest in given:
-            rows.append((name, given[action.dest], origin))
-        else:
-            rows.append((name, default, "template" if action.dest in template else "default"))
+        if action.option_strings and name not in known:
+            default = builtin.get(action.dest, False if action.nargs == 0 else None)
+            value = given.get(action.dest, default)
+            rows.append((name, value, _origin(action.dest, given, template)))
     return rows
+
+
+def _origin(name: str, given: Mapping[str, Any], template: Collection[str]) -> str:
+    return "template" if name in template else "flag" if name in given else "default"
 
 
 def common_rows(given: Mapping[str, Any], template: Collection[str] = ()) -> list[Row]:
     """Rows of the flags that every command has."""
     from ..sources.cache import is_offline
 
-    def origin(name: str) -> str:
-        return "template" if name in template else "flag"
-
-    rows: list[Row] = []
-    for name in ("verbose", "quiet"):
-        if name in given or name in template:
-            rows.append((name, bool(given.get(name)), origin(name)))
-        else:
-            rows.append((name, False, "default"))
-    plain = _plain()
-    if "no_color" in given:
-        rows.append(("no-color", True, origin("no_color")))
-    else:
-        rows.append(("no-color", bool(plain), plain or "default"))
-    if "offline" in given:
-        rows.append(("offline", True, origin("offline")))
-    else:
-        switch = is_offline()
-        rows.append(
-            ("offline", switch is not None, f"environment, {switch}" if switch else "default")
-        )
-    if "cache_dir" in given:
-        rows.append(("cache-dir", given["cache_dir"], origin("cache_dir")))
-    else:
-        rows.append(("cache-dir", "the user's cache folders", "default"))
+    rows: list[Row] = [
+        (name, bool(given.get(name)), _origin(name, given, template))
+        for name in ("verbose", "quiet")
+    ]
+    from_outside = {"no_color": _plain(), "offline": is_offline() or ""}
+    for name, switch in from_outside.items():
+        origin = _origin(name, given, template)
+        if origin == "default" and switch:
+            origin = f"environment, {switch}"
+        rows.append((_shown(name), bool(given.get(name) or switch), origin))
+    folder = given.get("cache_dir", "the user's cache folders")
+    rows.append(("cache-dir", folder, _origin("cache_dir", given, template)))
     return rows
 
 
 def _plain() -> str:
+    """The variable that turns colour off."""
     if os.environ.get("NO_COLOR"):
-        return "environment, NO_COLOR"
-    return "environment, TERM=dumb" if os.environ.get("TERM") == "dumb" else ""
+        return "NO_COLOR"
+    return "TERM=dumb" if os.environ.get("TERM") == "dumb" else ""
 
 
 def _shown(name: str) -> str:

@@ -150,8 +150,8 @@ def apply(path: str, parser: Parser, arguments: argparse.Namespace) -> frozenset
     taken = set()
     for action in parser._actions:
         name = action.dest
-        if action.option_strings and name in values and name not in given and name not in excluded:
-            if values[name] is not False:
-                setattr(arguments, name, values[name])
+        wanted = values.get(name, False)  # False is what a switch is without a word
+        if action.option_strings and wanted is not False and name not in {*given, *excluded}:
+            setattr(arguments, name, wanted)
             taken.add(name)
     return frozenset(taken)
