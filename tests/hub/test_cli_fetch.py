@@ -189,12 +189,14 @@ def test_fetch_in_a_process(dense, tmp_path):
     assert "\x1b" not in result.err
 
 
-def test_a_terminal_gets_bars(dense, tmp_path):
-    """In a pseudo terminal: one bar a file, with rate and time left."""
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_a_terminal_gets_bars(dense, tmp_path, term):
+    """In a pseudo terminal: one bar a file, with rate and time left; lines where it is a dumb
+    one."""
     pty = pytest.importorskip("pty")
     dense.fail("/blob/", wait=0.004)
     leader, follower = pty.openpty()
-    env = hub_environment(dense, tmp_path, TERM="xterm", COLUMNS="120")
+    env = hub_environment(dense, tmp_path, TERM=term, COLUMNS="120")
     process = subprocess.Popen(
         command("fetch", REPO), stdout=subprocess.PIPE, stderr=follower, env=env, cwd=tmp_path
     )
@@ -216,6 +218,10 @@ def test_a_terminal_gets_bars(dense, tmp_path):
     assert Path(out.decode().strip()).is_dir()
     for name in (b"config.json", b"tokenizer.json", b"model.safetensors"):
         assert name in shown
+    if term == "dumb":
+        assert b"\x1b" not in shown
+        assert b"[info] model.safetensors: 4.9 KiB in" in shown
+        return
     assert b"kB/s" in shown or b"KiB/s" in shown or b"bytes/s" in shown
     assert b"0:00:0" in shown
 

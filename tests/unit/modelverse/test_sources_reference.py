@@ -108,6 +108,9 @@ def test_a_hub_of_ones_own(monkeypatch):
     assert parse_url("http://hub.local:8080/o/r/blob/main/m.gguf").path == "m.gguf"
     with pytest.raises(UnsupportedError, match=r"another host than http://hub\.local:8080"):
         parse_url("http://hub.local:8081/o/r")
+    monkeypatch.setenv("HF_ENDPOINT", "https://mirror.local/api/models")
+    assert parse_url("https://mirror.local/api/models/o/r/tree/v1").revision == "v1"
+    assert parse_url("https://huggingface.co/o/r").repo == "o/r"
 
 
 @given(st.text(max_size=60))

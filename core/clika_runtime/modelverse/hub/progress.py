@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ __all__ = ["Progress"]
 
 _log = logging.getLogger("clika_runtime.modelverse")
 _EVERY_S = 10.0  # between two lines about one file
+_BARS = 16
 
 
 class Progress:
@@ -57,7 +59,9 @@ class Progress:
 
     def done(self, name: str, size: int) -> None:
         if self._bars is not None:
-            self._bars.update(self._tasks[name], completed=size)
+            # Of many files the finished ones make room: a terminal shows the last lines alone.
+            crowded = len(self._tasks) > _BARS
+            self._bars.update(self._tasks[name], completed=size, visible=not crowded)
         elif not self._quiet:
             seconds = max(time.monotonic() - self._begun[name], 1e-6)
             rate = human_size(int(size / seconds))
@@ -94,7 +98,7 @@ class _Lines:
 
 def _is_terminal() -> bool:
     try:
-        return sys.stderr.isatty()
+        return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     except (AttributeError, ValueError):
         return False
 

@@ -108,6 +108,8 @@ def parse_url(spec: str) -> Reference:
             "repository there. Fetch the file yourself and name its path"
         )
     path = unquote(parts.path).strip("/")
+    if parts.netloc.lower() == known.netloc.lower():  # a mirror may stand below a path
+        path = path.removeprefix(known.path.strip("/")).lstrip("/")
     if path.split("/", 1)[0] in _OTHER_KINDS and path.count("/"):
         raise UnsupportedError(f"'{spec}' is no model repository ({path.split('/', 1)[0]})")
     view = _VIEW.fullmatch(path)
