@@ -108,8 +108,8 @@ def speaking(reference: Reference) -> Iterator[None]:
         raise
     except OfflineModeIsEnabled as error:
         raise UnavailableError(
-            f"'{reference.shown}': HF_HUB_OFFLINE (or TRANSFORMERS_OFFLINE) was set when the program "
-            "started, and huggingface_hub keeps to it; start again without it"
+            f"'{reference.shown}': HF_HUB_OFFLINE (or TRANSFORMERS_OFFLINE) was set when the "
+            "program started, and huggingface_hub keeps to it; start again without it"
         ) from error
     except HfHubHTTPError as error:
         raise _translated(reference, error) from error

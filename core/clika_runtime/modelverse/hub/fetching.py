@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from .transfer import fetch_file
 __all__ = ["WORKERS", "fetch_files", "missing_bytes"]
 
 WORKERS = 8
-_GRACE_S = 1.0  # for the transfers under way to see that they are to stop
+_GRACE_S = 2.0  # for the transfers under way to see that they are to stop
 
 
 def missing_bytes(
@@ -112,8 +113,9 @@ class _Crew:
                     raise failure
         except BaseException:
             self.stop.set()
+            limit = time.monotonic() + _GRACE_S
             for thread in self.threads:
-                thread.join(_GRACE_S)
+                thread.join(max(limit - time.monotonic(), 0))
             raise
 
     def _next(self) -> BaseException | None:
