@@ -240,6 +240,19 @@ def test_a_checkpoint_with_copies_beside_it_stands_for_itself(hub):
     assert resolve(f"{REPO}:Q8_0", quiet=True).kind == "gguf"
 
 
+def test_a_pipeline_of_several_models_is_refused_by_name(hub):
+    files = {f"{part}/model.safetensors": b"w" * 2000 for part in ("vae", "text_encoder")}
+    files |= {f"{part}/config.json": b"{}" for part in ("vae", "text_encoder")}
+    hub.add("o/Pipeline", {**files, "model_index.json": b"{}"})
+    with pytest.raises(UnsupportedError, match=r"a pipeline of several models \(text_encoder, vae"):
+        resolve("o/Pipeline", quiet=True)
+    found = resolve("o/Pipeline/vae", quiet=True)
+    assert (found.folder.name, [path.name for path in found.files]) == (
+        "vae",
+        ["config.json", "model.safetensors"],
+    )
+
+
 def test_an_onnx_repository_is_refused_before_anything_moves(hub, cache):
     names = ["model", "model_bnb4", "model_fp16", "model_int8", "model_q4", "model_q4f16"]
     hub.add("o/Onnx", {f"onnx/{n}.onnx": b"x" for n in names} | {"config.json": b"{}"})

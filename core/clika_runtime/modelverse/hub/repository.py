@@ -19,6 +19,7 @@ from ...errors import (
     InvalidArgumentError,
     NotFoundError,
     UnavailableError,
+    UnsupportedError,
 )
 from ..sources import cache, layout
 from ..sources.layout import Option
@@ -108,6 +109,13 @@ class Repository:
             if self.listing is None:
                 raise self._not_cached(str(error)) from error
             raise
+        if len(left) > 1 and "model_index.json" in self.names and not reference.path:
+            parts = ", ".join(sorted({option.root for option in left if option.root}))
+            raise UnsupportedError(
+                f"'{reference.shown}' is a pipeline of several models ({parts}), and no loader "
+                "reads pipelines yet; name one part as "
+                f"{reference.shown}/{left[0].root or left[0].weights[0]}"
+            )
         if len(left) > 1 and not reference.path:
             own = layout.own_checkpoint(left, self.names)
             return [own] if own is not None else list(left)
