@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 
 from clika_runtime.modelverse.hub import client
 from tests.hub.content import GGUF, REPO, dense_files, gguf_files
@@ -33,6 +34,8 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedHub]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    # The client of others that some tests compare with asks for more than files otherwise.
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", True)
     monkeypatch.setattr(client, "WAIT_S", 0.01)
     monkeypatch.chdir(tmp_path)
     with PlayedHub() as played:

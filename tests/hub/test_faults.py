@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from clika_runtime import __version__
 from clika_runtime.errors import (
     ClikaRTError,
     InvalidArgumentError,
@@ -22,7 +23,7 @@ from clika_runtime.errors import (
 from clika_runtime.modelverse.hub import client, storage, transfer
 from clika_runtime.modelverse.hub.listing import RemoteFile
 from clika_runtime.modelverse.sources import resolve
-from tests.cli.harness import environment
+from tests.cli.harness import environment, run
 from tests.hub.content import GGUF, REPO, TAKEN, dense_files, gguf_files
 from tests.hub.played import Request, sha256
 
@@ -113,9 +114,21 @@ def test_the_token_never_goes_to_another_host(hub, monkeypatch):
 
 def test_telemetry_stays_out_of_the_requests(dense):
     resolve(REPO, quiet=True)
-    agents = {request.headers["user-agent"] for request in dense.requests}
-    assert len(agents) == 1
-    assert agents.pop().startswith("clika-runtime/")
+    assert {request.headers["user-agent"] for request in dense.requests} == {
+        f"clika-runtime/{__version__}"
+    }
+
+
+def test_nothing_else_is_asked(hub, tmp_path):
+    """In a process that has just begun: no request but those for the description and the files."""
+    files = dense_files()
+    hub.add(REPO, files, siblings=[{"rfilename": name} for name in files])
+    env = environment(HF_ENDPOINT=hub.url, HF_HOME=str(tmp_path / "fresh"))
+    assert run("fetch", REPO, env=env, cwd=tmp_path).status == 0
+    paths = {request.path for request in hub.requests}
+    expected = {f"/api/models/{REPO}", f"/blob/{DIGEST}"}
+    expected |= {f"/{REPO}/resolve/{hub.repos[REPO].commit}/{name}" for name in TAKEN}
+    assert paths == expected
 
 
 def test_a_private_repository_looks_like_a_missing_one(hub, monkeypatch):

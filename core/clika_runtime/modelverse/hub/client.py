@@ -1,6 +1,7 @@
 """Conversations with the hub: requests, patience, and what the hub's refusals mean.
 
-The session, the status checks and the errors are those of ``huggingface_hub``.
+The session, the status checks and the errors are those of ``huggingface_hub``. Its calls beyond
+those are not used: while it composes their headers it may ask the hub for more than was wanted.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
+from urllib.parse import urljoin, urlsplit
 
 from ...errors import (
     ClikaRTError,
-    InvalidArgumentError,
     NotFoundError,
     UnavailableError,
     UnsupportedError,
@@ -25,7 +26,7 @@ from ...errors import (
 from ..sources.reference import Reference
 from . import settings
 
-__all__ = ["Stopped", "Transient", "patiently", "raise_for_status", "speaking", "stream"]
+__all__ = ["Stopped", "Transient", "head", "patiently", "raise_for_status", "speaking", "stream"]
 
 _log = logging.getLogger("clika_runtime.modelverse")
 _T = TypeVar("_T")
@@ -33,6 +34,7 @@ TRIES = 5  # without progress in between
 WAIT_S = 1.0  # before the first repetition; doubled each time
 LONGEST_WAIT_S = 60.0  # a hub that asks for more is believed and the command ends
 TIMEOUT_S = 20.0  # without a byte
+_RENAMES = 5
 
 
 class Stopped(Exception):
@@ -89,6 +91,23 @@ def stream(url: str, headers: Mapping[str, str]) -> Any:
     )
 
 
+def head(url: str, headers: Mapping[str, str]) -> Mapping[str, str]:
+    """The headers that the hub gives for a file: its own, not those of the content network that it
+    redirects to; a redirect on the hub itself (a renamed repository) is followed."""
+    utils: Any = importlib.import_module("huggingface_hub.utils")
+    for _ in range(_RENAMES):
+        response = utils.get_session().request(
+            "HEAD", url, headers=dict(headers), follow_redirects=False, timeout=TIMEOUT_S
+        )
+        raise_for_status(response)
+        target = urljoin(url, response.headers.get("location") or url)
+        if target == url or urlsplit(target).netloc != urlsplit(url).netloc:
+            break
+        url = target
+    held: Mapping[str, str] = response.headers
+    return held
+
+
 def raise_for_status(response: Any) -> None:
     utils: Any = importlib.import_module("huggingface_hub.utils")
     if response.status_code >= 400:
@@ -100,7 +119,7 @@ def raise_for_status(response: Any) -> None:
 @contextlib.contextmanager
 def speaking(reference: Reference) -> Iterator[None]:
     """Turns what goes wrong in a conversation with the hub into `Transient` or a typed error."""
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
+    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
     try:
         yield
@@ -113,8 +132,6 @@ def speaking(reference: Reference) -> Iterator[None]:
         ) from error
     except HfHubHTTPError as error:
         raise _translated(reference, error) from error
-    except HFValidationError as error:
-        raise InvalidArgumentError(f"'{reference.spec}': {error}") from error
     except Exception as error:
         if not _of_the_transport(error):
             raise

@@ -6,6 +6,7 @@ it.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Mapping
@@ -17,8 +18,8 @@ from urllib.parse import quote
 from ...errors import InvalidArgumentError
 from ..sources.reference import Reference
 from ..sources.wheel import unsafe_name
-from . import client, settings
-from .client import patiently, speaking
+from . import settings
+from .client import head, patiently, raise_for_status, speaking, stream
 
 __all__ = ["Listing", "RemoteFile", "complete", "file_url", "listing"]
 
@@ -27,6 +28,7 @@ _HEX = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _MAX_FILES = 100_000
 _MAX_SIZE = 1 << 50
+_MAX_ANSWER = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,7 @@ class Listing:
     license: str = ""
     license_name: str = ""
     base_model: str = ""
-    pipeline_tag: str = ""
     gguf: Mapping[str, Any] = field(default_factory=dict)
-    safetensors: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def size(self) -> int | None:
@@ -76,62 +76,57 @@ def listing(reference: Reference, *, patient: bool = True) -> Listing:
     for one that is gated or private and for a hub that cannot be reached, and
     ``InvalidArgumentError`` (``MALFORMED_FILE``) for an answer that makes no sense.
     """
-    from huggingface_hub import HfApi
-
-    secret = settings.token()
-    api = HfApi(
-        endpoint=settings.endpoint(),
-        token=secret if secret else False,
-        headers={"user-agent": settings.USER_AGENT},
-    )
+    url = f"{settings.endpoint()}/api/models/{reference.repo}"
+    if reference.revision is not None:
+        url += f"/revision/{quote(reference.revision, safe='')}"
 
     def ask() -> Listing:
-        with speaking(reference):
-            info = _parsed(reference, api)
-        return _checked(reference, info)
+        return _checked(reference, _answer(reference, f"{url}?blobs=true"))
 
     what = f"the file list of '{reference.shown}'"
     return patiently(ask, what, tries=3 if patient else 1)
 
 
-def _parsed(reference: Reference, api: Any) -> Any:
+def _answer(reference: Reference, url: str) -> Mapping[str, Any]:
+    body = bytearray()
+    with speaking(reference), stream(url, settings.headers()) as response:
+        raise_for_status(response)
+        for chunk in response.iter_bytes():
+            body += chunk
+            if len(body) > _MAX_ANSWER:
+                raise _senseless(reference, f"more than {_MAX_ANSWER} bytes")
     try:
-        return api.model_info(
-            reference.repo,
-            revision=reference.revision,
-            files_metadata=True,
-            timeout=client.TIMEOUT_S,
-        )
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise _senseless(reference, f"the listing cannot be read ({error!r:.200})") from error
-    except ValueError as error:
-        from huggingface_hub.errors import HFValidationError
-
-        if isinstance(error, HFValidationError) or isinstance(error, OSError):
-            raise
-        raise _senseless(reference, f"the listing cannot be read ({error!r:.200})") from error
+        answer = json.loads(body.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        what = str(error) or type(error).__name__
+        raise _senseless(reference, f"the listing is no JSON ({what[:200]})") from error
+    if not isinstance(answer, dict):
+        raise _senseless(reference, f"the listing is {type(answer).__name__}, expected an object")
+    return answer
 
 
 # ---------------------------------------------------------------- what the hub answers
 
 
-def _checked(reference: Reference, info: Any) -> Listing:
-    commit = info.sha
+def _checked(reference: Reference, answer: Mapping[str, Any]) -> Listing:
+    commit = answer.get("sha")
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
         raise _senseless(reference, f"the commit is {commit!r:.80}, expected 40 hexadecimal digits")
-    siblings = info.siblings or []
+    siblings = answer.get("siblings") or []
+    if not isinstance(siblings, list) or not all(isinstance(row, dict) for row in siblings):
+        raise _senseless(reference, f"the files are {siblings!r:.80}, expected a list of objects")
     if len(siblings) > _MAX_FILES:
         raise _senseless(reference, f"{len(siblings)} files, expected at most {_MAX_FILES}")
     files: dict[str, RemoteFile] = {}
     ignored: list[str] = []
-    for sibling in siblings:
-        name = sibling.rfilename
+    for row in siblings:
+        name = row.get("rfilename")
         if not isinstance(name, str):
             raise _senseless(reference, f"a file name is {name!r:.80}")
         if unsafe_name(name) or not name.isprintable():  # names are shown in terminals
             ignored.append(name)
             continue
-        files[name] = _file(reference, name, sibling)
+        files[name] = _file(reference, name, row)
     if ignored:
         _log.warning(
             "'%s': %d files are ignored, their names leave the folder or cannot be written (%s)",
@@ -139,31 +134,32 @@ def _checked(reference: Reference, info: Any) -> Listing:
             len(ignored),
             ", ".join(repr(name)[:80] for name in ignored[:3]),
         )
-    card = _mapping(getattr(info, "card_data", None))
-    tags = [tag for tag in (info.tags or []) if isinstance(tag, str)]
+    card = _mapping(answer.get("cardData"))
     return Listing(
         reference.repo,
         commit,
         MappingProxyType(files),
         len(ignored),
-        str(info.gated) if info.gated else "",
-        bool(info.private),
-        _license(card, tags),
+        str(answer["gated"]) if answer.get("gated") else "",
+        bool(answer.get("private")),
+        _license(card, answer.get("tags")),
         _word(card.get("license_name")),
         _word(card.get("base_model")),
-        _word(info.pipeline_tag),
-        _mapping(getattr(info, "gguf", None)),
-        _mapping(getattr(info, "safetensors", None)),
+        _mapping(answer.get("gguf")),
     )
 
 
-def _file(reference: Reference, name: str, sibling: Any) -> RemoteFile:
-    lfs = sibling.lfs
-    size, etag = sibling.size, sibling.blob_id
-    if lfs is not None:
-        size, etag = getattr(lfs, "size", None), getattr(lfs, "sha256", None)
+def _file(reference: Reference, name: str, row: Mapping[str, Any]) -> RemoteFile:
+    size, etag = row.get("size"), row.get("blobId")
+    lfs = row.get("lfs")
+    if isinstance(lfs, dict):
+        size, etag = lfs.get("size"), lfs.get("sha256")
     if size is None and etag is None:
         return RemoteFile(name, 0, "")  # a mirror that states neither: asked for when it is needed
+    return _stated(reference, name, size, etag)
+
+
+def _stated(reference: Reference, name: str, size: Any, etag: Any) -> RemoteFile:
     if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= _MAX_SIZE:
         raise _senseless(reference, f"the size of {name!r} is {size!r:.80}")
     if not isinstance(etag, str) or not _HEX.fullmatch(etag):
@@ -178,11 +174,7 @@ def _senseless(reference: Reference, what: str) -> InvalidArgumentError:
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    if value is None:
-        return {}
-    if isinstance(value, Mapping):
-        return value
-    return {k: v for k, v in getattr(value, "__dict__", {}).items() if not k.startswith("_")}
+    return value if isinstance(value, dict) else {}
 
 
 def _word(value: Any) -> str:
@@ -191,32 +183,26 @@ def _word(value: Any) -> str:
     return " ".join(value.split())[:200] if isinstance(value, str) else ""
 
 
-def _license(card: Mapping[str, Any], tags: list[str]) -> str:
+def _license(card: Mapping[str, Any], tags: Any) -> str:
     stated = _word(card.get("license"))
-    for tag in tags:
-        stated = stated or (tag.removeprefix("license:") if tag.startswith("license:") else "")
-    return _word(stated)
+    for tag in tags if isinstance(tags, list) else ():
+        if not stated and isinstance(tag, str) and tag.startswith("license:"):
+            stated = _word(tag.removeprefix("license:"))
+    return stated
 
 
 def complete(reference: Reference, commit: str, file: RemoteFile) -> RemoteFile:
     """The same file with size and checksum, asked for singly where the listing stated none."""
     if file.etag:
         return file
-    from huggingface_hub import get_hf_file_metadata
+    url = file_url(reference.repo, commit, file.name)
 
     def ask() -> RemoteFile:
         with speaking(reference):
-            found = get_hf_file_metadata(
-                file_url(reference.repo, commit, file.name),
-                token=settings.token() or False,
-                headers={"user-agent": settings.USER_AGENT},
-                timeout=client.TIMEOUT_S,
-            )
-        etag = found.etag or ""
-        if found.size is None or not 0 <= found.size <= _MAX_SIZE or not _HEX.fullmatch(etag):
-            raise _senseless(
-                reference, f"{file.name!r} has size {found.size!r} and checksum {etag!r:.80}"
-            )
-        return RemoteFile(file.name, found.size, etag)
+            held = head(url, settings.headers())
+        etag = held.get("x-linked-etag") or held.get("etag") or ""
+        size = held.get("x-linked-size") or held.get("content-length") or ""
+        count = int(size) if size.isascii() and size.isdigit() else None
+        return _stated(reference, file.name, count, etag.removeprefix("W/").strip('"'))
 
     return patiently(ask, f"'{reference.shown}': {file.name}")
