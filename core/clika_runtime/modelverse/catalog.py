@@ -41,6 +41,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "clika_runtime.modelverse.cli.prompt",
         "one templated generation of the positional user message",
     ),
+    "bench": (
+        "clika_runtime.modelverse.cli.bench",
+        "the family-owned benchmark flow",
+    ),
 }
 _RULE = "-" * 42
 

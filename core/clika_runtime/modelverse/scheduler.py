@@ -92,15 +92,27 @@ class Scheduler:
             with self.engine.lock:
                 if len(request.produced) > have or request.done:
                     break
-                self._stepping = True
-                try:
-                    self._step()
-                finally:
-                    self._stepping = False
+                self._run_step()
         if request.error is not None:
             raise request.error
 
+    def step(self) -> bool:
+        """Runs one step for whoever is next; False when no request is left. What a request failed
+        with is its ``error``."""
+        with self.engine.lock:
+            if all(request.done for request in (*self._waiting, *self._running)):
+                return False
+            self._run_step()
+        return True
+
     # ---- one step; the engine's lock is held
+    def _run_step(self) -> None:
+        self._stepping = True
+        try:
+            self._step()
+        finally:
+            self._stepping = False
+
     def _step(self) -> None:
         for request in [item for item in self._running if item.done]:
             self._drop(request)

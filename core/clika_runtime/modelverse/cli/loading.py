@@ -70,11 +70,18 @@ def check_arguments(given: dict[str, Any], parser: Parser) -> None:
         check_file(given["memory_stages"])
 
 
-def load(source: ResolvedSource, identity: catalog.Identity, given: dict[str, Any]) -> Any:
+def load(
+    source: ResolvedSource,
+    identity: catalog.Identity,
+    given: dict[str, Any],
+    *,
+    max_sequences: int = 1,
+) -> Any:
     """Loads the model on the first place that takes it, and says what was loaded."""
     options: dict[str, Any] = {
         "mode": "exact" if given.get("exact") else "fast",
         "max_seq": given.get("max_seq", MAX_SEQ),
+        "max_sequences": max_sequences,
         **{name: given[name] for name in ("dtype", "kvcache", "prefill_chunk") if name in given},
     }
     model = _load(source, given.get("places") or _automatic(), options)
