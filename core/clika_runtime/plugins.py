@@ -16,6 +16,7 @@ Names in a switch are entry-point names or distribution names.
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import re
 import threading
@@ -26,6 +27,8 @@ from typing import Any, ClassVar, cast
 
 from . import _known, pipeline_tags
 from .errors import InternalError, InvalidArgumentError, UnsupportedError
+
+_log = logging.getLogger("clika_runtime.plugins")
 
 __all__ = [
     "CONTRACTS",
@@ -74,7 +77,9 @@ CONTRACTS: Mapping[str, int] = MappingProxyType(
 
 _TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_LONGEST_NAME, _LONGEST_WORD, _LONGEST_TEXT = 100, 200, 4000
+_MOST_WORDS = 1000
+_NAME = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{_LONGEST_NAME - 1}}}")
 _COMBO = re.compile(r"\w+( *\+ *\w+)* *-> *\w+( *\+ *\w+)*")
 #: Stands for a distribution where the running program itself made a declaration.
 PROGRAM = "this program"
@@ -97,10 +102,13 @@ class Spec:
         """Why this declaration cannot be taken, or None."""
         kind = type(self).__name__
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
-            return f"{kind}: name {self.name!r} must be lower-case letters, digits, '.', '_' or '-'"
+            return (
+                f"{kind}: name {_shown(self.name)} must be lower-case letters, digits, '.', '_' or "
+                f"'-', at most {_LONGEST_NAME}"
+            )
         if type(self.contract) is not int or self.contract != contract:
             return (
-                f"{kind} '{self.name}' is written for contract version {self.contract!r}, "
+                f"{kind} '{self.name}' is written for contract version {_shown(self.contract)}, "
                 f"this core has version {contract}"
             )
         for field in self.needed:
@@ -108,9 +116,10 @@ class Spec:
                 return f"{kind} '{self.name}' is incomplete: '{field}' is empty"
         for row in fields(self):
             value = getattr(self, row.name)
-            if row.type == "tuple[str, ...]" and not _is_strings(value):
+            wanted = _misfit(row.name, str(row.type), value)
+            if wanted:
                 return (
-                    f"{kind} '{self.name}': '{row.name}' must be a tuple of strings, got {value!r}"
+                    f"{kind} '{self.name}': '{row.name}' must be {wanted}, got {_shown(value, 200)}"
                 )
         for field in self.targets:
             value = getattr(self, field)
@@ -119,8 +128,50 @@ class Spec:
         return None
 
 
-def _is_strings(value: object) -> bool:
-    return isinstance(value, tuple) and all(isinstance(item, str) for item in value)
+def _misfit(name: str, kind: str, value: object) -> str:
+    """What the field of a declaration must be, where ``value`` is not; empty where it is. Texts are
+    shown in terminals and listings, so they are short and without control characters."""
+    if kind == "bool" and not isinstance(value, bool):
+        return "True or False"
+    if kind == "str":
+        running = name in ("description", "summary")  # may have several lines
+        text = " ".join(value.split()) if running and isinstance(value, str) else value
+        if not _is_text(text, _LONGEST_TEXT):
+            return f"printable text of at most {_LONGEST_TEXT} characters"
+    if kind == "tuple[str, ...]":
+        many = isinstance(value, tuple) and len(value) <= _MOST_WORDS
+        if not many or not all(_is_text(item, _LONGEST_WORD) for item in cast(Any, value)):
+            return (
+                f"a tuple of strings: at most {_MOST_WORDS}, printable, of at most {_LONGEST_WORD} "
+                "characters each"
+            )
+    return ""
+
+
+def _is_text(value: object, longest: int) -> bool:
+    return isinstance(value, str) and len(value) <= longest and value.isprintable()
+
+
+def _shown(value: object, limit: int = 80) -> str:
+    """A plugin's value in a message: one printable line, cut."""
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= limit else text[:limit] + "..."
+
+
+def _said(error: BaseException) -> str:
+    """What a plugin's failure says: its type and its text as one printable line, cut. Ctrl-C is the
+    user's and goes on."""
+    if isinstance(error, KeyboardInterrupt):
+        raise error
+    try:
+        text = str(error)
+    except BaseException:  # the text is the plugin's code as well
+        text = "(its text fails too)"
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return f"{type(error).__name__}: {line if len(line) <= 1000 else line[:1000] + '...'}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -392,17 +443,45 @@ def _switch(environ: Mapping[str, str], variable: str) -> bool:
 
 def _read_metadata() -> list[Entry]:
     """Every entry point of the plugin groups, from the metadata of the installed distributions."""
+    return [
+        Entry(point.group, point.name, point.value, *_named(point.dist))
+        for point in _entry_points()
+    ]
+
+
+def _named(dist: Any) -> tuple[str, str]:
+    if dist is None:
+        return "an unknown distribution", "?"
+    return _metadata(dist, "Name"), _metadata(dist, "Version")
+
+
+def _metadata(dist: Any, key: str) -> str:
+    """One word of a distribution's metadata; ``?`` where it has none, or is no text."""
+    try:
+        return str(dist.metadata[key] or "?")
+    except Exception:
+        return "?"
+
+
+def _entry_points() -> list[Any]:
     from importlib import metadata
 
-    found = []
-    everything = metadata.entry_points()
-    for group in CONTRACTS:
-        for point in everything.select(group=group):
-            dist = point.dist
-            name = dist.metadata["Name"] if dist is not None else "an unknown distribution"
-            version = dist.version if dist is not None else "?"
-            found.append(Entry(group, point.name, point.value, str(name), str(version)))
-    return found
+    try:
+        everything = metadata.entry_points()
+        return [point for group in CONTRACTS for point in everything.select(group=group)]
+    except Exception:  # one distribution with damaged metadata must not hide all others
+        points: list[Any] = []
+        seen: set[str] = set()
+        for dist in metadata.distributions():
+            name = _normalize(_metadata(dist, "Name"))
+            try:
+                if name not in seen or name == "?":
+                    points += [point for point in dist.entry_points if point.group in CONTRACTS]
+            except Exception as error:
+                where = dist.locate_file("")
+                _log.warning("the entry points of %s in %s cannot be read: %s", name, where, error)
+            seen.add(name)
+        return points
 
 
 class _Collector:
@@ -540,8 +619,8 @@ class Registry:
                 rows = self._load_entry(entry, result, owners)
             except _Refused as refusal:
                 self._fail(result, entry, str(refusal), refusal.__cause__)
-            except (Exception, SystemExit) as error:
-                reason = f"failed to load: {type(error).__name__}: {error}"
+            except BaseException as error:
+                reason = f"failed to load: {_said(error)}"
                 self._fail(result, entry, reason, error)
             else:
                 for row in rows:
@@ -620,9 +699,9 @@ class Registry:
                 return self._loaded[target]
         try:
             value = _resolve(target)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise InternalError(
-                f"{row.entry.label} could not load {target}: {type(error).__name__}: {error}",
+                f"{row.entry.label} could not load {target}: {_said(error)}",
                 "PLUGIN_FAILED",
             ) from error
         with self._lock:
@@ -697,7 +776,7 @@ def _explain(manager: Any, module: Any, error: Exception) -> str:
     for name in dir(module):
         if manager.parse_hookimpl_opts(module, name) is not None and name not in known:
             return f"unknown hook '{name}'; the hooks are {', '.join(sorted(known))}"
-    return "wrong hook: " + " ".join(str(error).split())
+    return "wrong hook: " + _said(error)
 
 
 # ---------------------------------------------------------------- questions
@@ -789,9 +868,9 @@ def call(row: Row, field: str, *arguments: Any) -> Any:
     target = getattr(row.spec, field)
     try:
         return _resolve(target)(*arguments)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise InternalError(
-            f"{row.entry.label}: {target} failed: {type(error).__name__}: {error}",
+            f"{row.entry.label}: {target} failed: {_said(error)}",
             "PLUGIN_FAILED",
         ) from error
 
@@ -803,10 +882,9 @@ def load_operator(name: str) -> bool:
         if name in row.spec.operators:
             try:
                 importlib.import_module(row.spec.module)
-            except (Exception, SystemExit) as error:
+            except BaseException as error:
                 raise InternalError(
-                    f"{row.entry.label} could not declare the operator '{name}': "
-                    f"{type(error).__name__}: {error}",
+                    f"{row.entry.label} could not declare the operator '{name}': {_said(error)}",
                     "PLUGIN_FAILED",
                 ) from error
             return True
@@ -857,9 +935,9 @@ def probe(kind: str) -> str | None:
         return None
     try:
         reason = _resolve(row.spec.probe)()
-    except (Exception, SystemExit) as error:
-        return f"{row.entry.label}: its probe failed: {type(error).__name__}: {error}"
-    return None if reason is None else str(reason)
+    except BaseException as error:
+        return f"{row.entry.label}: its probe failed: {_said(error)}"
+    return reason if reason is None or isinstance(reason, str) else _shown(reason, 400)
 
 
 def load_backend(kind: str) -> Any:
@@ -885,9 +963,9 @@ def _made_once(row: Row, factory: Any) -> Any:
             return _made[row.name]
     try:
         value = factory()
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise InternalError(
-            f"{row.entry.label} could not start: {type(error).__name__}: {error}",
+            f"{row.entry.label} could not start: {_said(error)}",
             "BACKEND_NOT_LOADED",
         ) from error
     with _registry_lock:

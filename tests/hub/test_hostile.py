@@ -3,12 +3,17 @@ outside of the cache, and no time or memory lost."""
 
 from __future__ import annotations
 
+import gzip
+import importlib
 import json
+import os
 import random
+import resource
 import time
 from pathlib import Path
 
 import pytest
+from huggingface_hub import utils
 
 from clika_runtime.errors import (
     ClikaRTError,
@@ -17,6 +22,7 @@ from clika_runtime.errors import (
     UnavailableError,
     UnsupportedError,
 )
+from clika_runtime.modelverse.hub import client
 from clika_runtime.modelverse.sources import resolve
 from tests.cli.harness import call
 from tests.hub.content import GGUF, REPO, TAKEN, dense_files, gguf_files
@@ -312,3 +318,137 @@ def test_a_ref_that_names_no_snapshot_counts_for_nothing(dense, cache, text):
     with pytest.raises(UnavailableError, match="is not in the cache"):
         resolve(REPO, offline=True)
     assert len(resolve(REPO, quiet=True).files) == len(TAKEN)
+
+
+# ---------------------------------------------------------------- answers
+
+
+def test_a_refusal_without_end_is_read_no_further_than_its_first_words(dense):
+    """A body of 32 MiB behind a refusal: the answer comes after a piece of it."""
+    dense.fail("/api/", status=418, body=b"x" * (32 << 20))
+    before = memory_peak()
+    result = call("fetch", REPO, "-q")
+    assert result.status == 1
+    assert "418" in result.err
+    assert len(result.err) < 1000
+    assert memory_peak() - before < 16 << 20
+
+
+def memory_peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+@pytest.mark.parametrize("path", ["/api/", "tokenizer.json"])
+def test_compression_in_layers_is_refused(dense, path):
+    """A few bytes of it would fill any memory."""
+    bomb = gzip.compress(gzip.compress(b" " * (1 << 20)))
+    dense.fail(path, status=200, headers={"Content-Encoding": "gzip, gzip"}, body=bomb)
+    with pytest.raises(UnavailableError, match="coded as 'gzip, gzip', which nobody asked for"):
+        resolve(REPO, quiet=True)
+
+
+def test_one_compression_is_undone_up_to_the_limits(dense, cache):
+    """A description of 1 GiB in 1 MiB of gzip ends at the limit; a file ends at its size."""
+    bomb = gzip.compress(b" " * (80 << 20), 1)
+    fault = dense.fail("/api/", status=200, headers={"Content-Encoding": "gzip"}, body=bomb)
+    with pytest.raises(InvalidArgumentError, match="more than 67108864 bytes"):
+        resolve(REPO, quiet=True)
+    fault.times = 0
+    dense.fail("tokenizer.json", status=200, headers={"Content-Encoding": "gzip"}, body=bomb)
+    with pytest.raises(InvalidArgumentError, match="more than the 318 bytes that it states"):
+        resolve(REPO, quiet=True)
+    assert not list(cache.glob("*/snapshots/*/tokenizer.json"))
+
+
+@pytest.mark.parametrize(
+    "span",
+    ["bytes 1-262144/9000000", "bytes 0-", "", "bytes " + "9" * 5000 + "-1/1", "items 0-1/2"],
+)
+def test_a_header_from_another_place_is_not_read(hub, span):
+    hub.add(GGUF, gguf_files())
+    hub.fail("/blob/", status=206, headers={"Content-Range": span}, body=b"GGUF" * 4096)
+    for words in (("info", f"{GGUF}:Q6_K"), ("check", f"{GGUF}:Q6_K")):
+        result = call(*words, "-q")
+        assert result.status == 1
+        assert "the hub continues with" in result.err
+        assert "internal error" not in result.err
+
+
+@pytest.mark.parametrize("length", ["9" * 5000, "\xb2", "-1", "1e9"])
+def test_sizes_in_headers_that_are_no_numbers(hub, length):
+    """A mirror that states sizes only in the headers of single files."""
+    hub.add(REPO, dense_files(), siblings=[{"rfilename": n} for n in dense_files()])
+    etag = git_sha1(b"{}")
+    hub.fail("HEAD", status=200, headers={"X-Linked-Size": length, "X-Linked-Etag": etag})
+    result = call("fetch", REPO, "-q")
+    assert result.status == 1
+    assert "the size of" in result.err
+
+
+def test_a_token_stays_on_the_scheme_it_was_meant_for(monkeypatch):
+    """A redirect from https to http on the same host is not followed with the token."""
+    asked: list[str] = []
+
+    class Session:
+        def request(self, method: str, url: str, **given: object) -> httpx.Response:
+            asked.append(url)
+            where = {"location": url.replace("https:", "http:")}
+            return httpx.Response(302, headers=where, request=httpx.Request(method, url))
+
+    httpx = importlib.import_module(type(utils.get_session()).__module__.partition(".")[0])
+    monkeypatch.setattr(utils, "get_session", Session)
+    client.head("https://hub.example/org/repo/resolve/main/x", {"authorization": "Bearer hf_x"})
+    assert asked == ["https://hub.example/org/repo/resolve/main/x"]
+
+
+def test_a_pipe_in_the_place_of_a_partial_file(dense, cache):
+    blobs = cache / "models--otters--Otter-1B" / "blobs"
+    blobs.mkdir(parents=True)
+    os.mkfifo(blobs / f"{DIGEST}.incomplete")
+    with pytest.raises(UnavailableError, match="cannot be written"):
+        resolve(REPO, quiet=True)
+
+
+# ---------------------------------------------------------------- what the user names
+
+
+@pytest.mark.parametrize("revision", ["/tmp/x", "a/../../b", "a\\b", "a:b", "x\x1b[2J", "nul", ""])
+def test_revisions_that_leave_the_cache(dense, cache, revision):
+    result = call("fetch", REPO, "--revision", revision, "-q")
+    assert result.status == 2
+    assert not cache.exists()
+    assert not dense.requests
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "https://user:hunter2@huggingface.co/otters/Otter-1B",
+        "https://hunter2@huggingface.co/otters/Otter-1B",
+        "http://user:hunter2@127.0.0.1/otters/Otter-1B",
+        "hf://user:hunter2@otters/Otter-1B",
+        "ftp://user:hunter2@example.org",
+    ],
+)
+def test_a_password_in_a_url_is_neither_used_nor_shown(dense, source):
+    for words in (("fetch", source), ("info", source, "--json"), (source, "prompt", "x")):
+        result = call(*words)
+        assert result.status in (1, 2)
+        assert "a token goes into HF_TOKEN" in result.err
+        assert "hunter2" not in result.err + result.out
+    assert not dense.requests
+
+
+def test_a_password_in_the_endpoint_is_not_shown(dense, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "https://user:hunter2@mirror.example")
+    for words in (("fetch", REPO), ("info", REPO), ("doctor",)):
+        result = call(*words)
+        assert "hunter2" not in result.err + result.out
+    assert call("fetch", REPO).status == 1
+
+
+@pytest.mark.parametrize("port", ["8443", "99999", "-1", "x"])
+def test_another_port_is_another_host(dense, port):
+    result = call("fetch", f"https://huggingface.co:{port}/otters/Otter-1B")
+    assert result.status in (2, 3)
+    assert not dense.requests

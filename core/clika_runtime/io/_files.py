@@ -216,6 +216,12 @@ def write_atomic(target: str, chunks: Iterable[bytes | memoryview]) -> None:
     and renamed. Errors: ``NotFoundError`` for a missing directory, ``InvalidArgumentError`` for
     what the system refuses."""
     folder, name = os.path.split(target)
+    try:
+        mode = os.stat(target).st_mode
+    except (OSError, ValueError):  # not there, or refused below
+        mode = stat.S_IFREG
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # the file would replace a device
+        raise invalid(target, "cannot be written: it is there and no regular file")
     temporary = os.path.join(folder, f".{name[:64]}.{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "xb") as file:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clika_runtime.errors import InvalidArgumentError
 
-from ._files import invalid, missing
+from ._files import invalid, missing, write_atomic
 
 if TYPE_CHECKING:
     from clika_runtime._native._core import Tensor
@@ -55,7 +55,8 @@ def load_npy(path: str | os.PathLike[str], device: Any = "cpu") -> Tensor:
 def save_npy(tensor: Tensor, path: str | os.PathLike[str]) -> None:
     """Save one dense tensor as a ``.npy`` file, which appears only when it is complete.
 
-    Pending work is settled first. Errors: ``InvalidArgumentError`` for what is no tensor,
+    Pending work is settled first. Errors: ``InvalidArgumentError`` for what is no tensor and for a
+    name that cannot be written to, ``NotFoundError`` for a missing folder,
     ``TypeError`` for a dtype that NumPy lacks (bfloat16: convert it first).
     """
     import numpy as np
@@ -67,13 +68,8 @@ def save_npy(tensor: Tensor, path: str | os.PathLike[str]) -> None:
             f"save_npy: expected a tensor, found {type(tensor).__name__}; make one with "
             "clika_runtime.tensor()"
         )
-    array = tensor.to("cpu").numpy()
-    target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".new")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.save(file, array, allow_pickle=False)
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    array = np.require(tensor.to("cpu").numpy(), requirements="C")
+    head = io.BytesIO()
+    form = np.lib.format
+    form.write_array_header_1_0(head, form.header_data_from_array_1_0(array))
+    write_atomic(os.fspath(path), [head.getvalue(), array.reshape(-1).view(np.uint8).data])

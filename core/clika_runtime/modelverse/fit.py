@@ -26,6 +26,7 @@ __all__ = ["budget_for", "check", "host_memory", "parse_place", "place_of", "pla
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_LONGEST_NAME = 60
 _NAME = re.compile(r"[A-Za-z0-9][\w.:-]*")
 
 
@@ -140,13 +141,16 @@ def parse_place(text: str) -> Place:
     """
     name, equals, size = text.partition("=")
     number = _SIZE.fullmatch(size.strip())
-    if not equals or not _NAME.fullmatch(name.strip()) or number is None:
+    fits = _NAME.fullmatch(name.strip()) and len(name) <= _LONGEST_NAME
+    if not equals or not fits or number is None:
         raise InvalidArgumentError(
             f"an assumed device is written as name=size, such as phone=8G; got {text!r:.80}"
         )
     memory = float(number[1]) * _UNITS[number[2].upper()]
     if not 1 <= memory < 1 << 60:
-        raise InvalidArgumentError(f"the memory of an assumed device is {size}, out of range")
+        raise InvalidArgumentError(
+            f"the memory of an assumed device is {size:.40}, out of range: 1 byte to 1 EiB"
+        )
     kind = name.strip().lower().partition(":")[0]
     accelerator = kind in ("cuda", "vulkan", "metal", "tpu")
     return Place(name.strip(), kind if accelerator else "cpu", int(memory))

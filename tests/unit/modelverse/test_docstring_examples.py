@@ -8,7 +8,10 @@ import importlib
 import pytest
 
 
-@pytest.mark.parametrize("name", ["config", "family", "modules.rope", "quantization.config"])
+@pytest.mark.parametrize(
+    "name",
+    ["cli.tables", "config", "console", "family", "modules.rope", "quantization.config"],
+)
 def test_examples(name: str) -> None:
     module = importlib.import_module(f"clika_runtime.modelverse.{name}")
     result = doctest.testmod(module)

@@ -12,11 +12,11 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ..._version import __version__
 from ...errors import ClikaRTError, InvalidArgumentError, UnsupportedError
-from ..console import configure_logging, print_error
+from ..console import Terminal, configure_logging, harmless, print_error
 from .arguments import PROGRAM, Parser, UsageError, add_common, split
 
 __all__ = [
@@ -52,7 +52,14 @@ ROOT_VERBS: dict[str, tuple[str, str]] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line (default: the arguments of this process) and return its exit status."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    stream = sys.stdout
+    try:
+        return _guarded(list(sys.argv[1:] if argv is None else argv))
+    finally:
+        sys.stdout = stream
+
+
+def _guarded(words: list[str]) -> int:
     plain = "--no-color" in words
     try:
         status = _run(words)
@@ -60,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except UsageError as error:
         if error.usage:
-            sys.stderr.write(error.usage + "\n")
+            sys.stderr.write(harmless(error.usage) + "\n")
         print_error(error, no_color=plain)
         return EXIT_USAGE
     except BrokenPipeError:
@@ -77,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as exit_:  # argparse after --help
         _flush_quietly()
         return exit_.code if isinstance(exit_.code, int) else EXIT_OK
-    except Exception as error:
+    except BaseException as error:  # code of a plugin may raise what is no Exception
         _report(error, words, plain)
         return EXIT_FAILURE
 
@@ -188,13 +195,15 @@ def _root_parser() -> Parser:
 
 
 def _payload_in_utf8() -> None:
-    """The payload is UTF-8 whatever the locale says; a terminal keeps its own encoding. A file name
-    that is no text must not end a command, so what cannot be encoded is shown escaped."""
+    """The payload is UTF-8 whatever the locale says; a terminal keeps its own encoding, and no word
+    of a model drives it. A file name that is no text must not end a command, so what cannot be
+    encoded is shown escaped."""
     stream = sys.stdout
     if not hasattr(stream, "reconfigure"):
         return
     if stream.isatty():
         stream.reconfigure(errors="backslashreplace")
+        sys.stdout = cast(Any, Terminal(stream))
     else:
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 

@@ -55,6 +55,7 @@ class Parser(argparse.ArgumentParser):
             argument_default=argparse.SUPPRESS,
             formatter_class=_Help,
         )
+        self.color = False  # newer versions of argparse style their texts
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, self.format_usage().strip())

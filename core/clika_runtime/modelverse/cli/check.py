@@ -6,18 +6,17 @@ No weights are read.
 from __future__ import annotations
 
 import argparse
-import csv
-import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..._version import __version__
 from ...errors import InvalidArgumentError
+from ..console import json_text, show
 from ..knobs import COMPUTE_DTYPES
 from . import EXIT_OK
 from .arguments import MAX_SEQ, UsageError, number
-from .tables import table
+from .tables import csv_text, table
 
 if TYPE_CHECKING:
     from ..requirements import Budget
@@ -100,13 +99,11 @@ def run(arguments: Any) -> int:
             "source": given["source"],
             "devices": [budget.terms() for budget in budgets],
         }
-        print(json.dumps(document, indent=2, ensure_ascii=False))
+        print(json_text(document))
     elif given.get("csv"):
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(budgets[0].terms())
-        writer.writerows(map(_cells, budgets))
+        sys.stdout.write(csv_text(budgets[0].terms(), map(_cells, budgets)))
     else:
-        print(text_of(budgets))
+        show(text_of(budgets))
     return EXIT_OK
 
 

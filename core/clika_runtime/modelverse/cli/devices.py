@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
-import json
 import sys
 from typing import Any
 
@@ -13,7 +10,8 @@ from ... import device as devices
 from ... import plugins
 from ..._version import __version__
 from ...errors import ClikaRTError
-from .tables import table
+from ..console import json_text, show
+from .tables import csv_text, table
 
 #: The version of the JSON document (``docs/schemas/devices.json``).
 SCHEMA = 1
@@ -52,18 +50,15 @@ def run(arguments: Any) -> int:
             "backends": backends,
             "devices": rows,
         }
-        print(json.dumps(document, indent=2, ensure_ascii=False))
+        print(json_text(document))
     elif given.get("csv"):
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(_COLUMNS)
-        writer.writerows([_cell(row[column]) for column in _COLUMNS] for row in rows)
-        sys.stdout.write(text.getvalue())
+        cells = [[_cell(row[column]) for column in _COLUMNS] for row in rows]
+        sys.stdout.write(csv_text(_COLUMNS, cells))
     else:
-        print("== compute devices on this machine ==")
+        show("== compute devices on this machine ==")
         for backend in backends:
-            print(f"{backend['api']} {backend['status']}")
-        print(table(_COLUMNS, [[_cell(row[c]) for c in _COLUMNS] for row in rows]))
+            show(f"{backend['api']} {backend['status']}")
+        show(table(_COLUMNS, [[_cell(row[c]) for c in _COLUMNS] for row in rows]))
     return 0
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
 from ..._version import __version__
+from ..console import json_text, show
 from . import EXIT_FAILURE, EXIT_OK
 from .arguments import PROGRAM
 
@@ -31,23 +31,23 @@ def run(arguments: Any) -> int:
             "healthy": not broken,
             "findings": [item.document() for item in findings],
         }
-        print(json.dumps(document, indent=2, ensure_ascii=False))
+        print(json_text(document))
     else:
         area = ""
         for item in findings:
             if item.area != area:
                 area = item.area
-                print(f"{area}:")
-            print(f"  {_MARKS[item.status]:6s}  {item.name}: {item.detail}")
+                show(f"{area}:")
+            show(f"  {_MARKS[item.status]:6s}  {item.name}: {item.detail}")
             if item.fix and item.status != "ok":
                 what = "mend" if item.status == "broken" else "get"
-                print(f"          {what} it with: {item.fix}")
+                show(f"          {what} it with: {item.fix}")
         count = len(broken)
-        print(
+        show(
             "everything that is installed works"
             if not count
             else f"{count} thing{'s are' if count > 1 else ' is'} broken; see BROKEN above"
         )
         if not broken:
-            print(f"what runs here: {PROGRAM} list, {PROGRAM} devices")
+            show(f"what runs here: {PROGRAM} list, {PROGRAM} devices")
     return EXIT_FAILURE if broken else EXIT_OK

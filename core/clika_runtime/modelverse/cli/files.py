@@ -23,6 +23,8 @@ def check_target(path: str, *, force: bool = False) -> Path:
     try:
         if target.is_dir():
             raise UsageError(f"{path}: is a directory; name a file")
+        if target.exists() and not target.is_file():
+            raise UsageError(f"{path}: is no regular file; name another one")
         if not force and target.exists():
             raise UsageError(f"{path}: is there already; --force replaces it")
     except OSError as error:  # a name longer than the system takes

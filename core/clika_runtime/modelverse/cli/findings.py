@@ -61,14 +61,19 @@ def examine(cache_dir: str | None = None) -> list[Finding]:
     for part in parts:
         try:
             found += part()
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             name = getattr(part, "__name__", "part").strip("_")
             found.append(Finding(name, name, "broken", _text(error)))
     return found
 
 
 def _text(error: BaseException) -> str:
-    line = catalog.printable(str(error), 400)
+    if isinstance(error, KeyboardInterrupt):
+        raise error
+    try:
+        line = catalog.printable(str(error), 400)
+    except Exception:  # the text of a plugin's error is its code as well
+        line = "(its text fails too)"
     return line if isinstance(error, ClikaRTError) else f"{type(error).__name__}: {line}"
 
 
@@ -87,7 +92,7 @@ def _runtime() -> Iterator[Finding]:
     for name in _NATIVE:
         try:
             importlib.import_module(f"clika_runtime._native.{name}")
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             yield Finding(area, f"native {name}", "broken", _text(error), _MEND_CORE)
         else:
             yield Finding(area, f"native {name}", "ok", "loads")
@@ -117,7 +122,7 @@ def _libraries() -> Iterator[Finding]:
             importlib.import_module(name.replace("-", "_"))
         except metadata.PackageNotFoundError:
             yield Finding("libraries", name, "broken", "not installed", fix)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             yield Finding("libraries", name, "broken", _text(error), fix)
         else:
             yield Finding("libraries", name, "ok", version)
@@ -155,7 +160,7 @@ def _backends() -> Iterator[Finding]:
             try:
                 plugins.load_backend(kind)
                 count = len(device.enumerate_devices(kind))
-            except (Exception, SystemExit) as error:
+            except BaseException as error:
                 # A backend whose hardware is not here is installed for nothing, not broken.
                 unavailable = getattr(error, "code_name", "") == "BACKEND_UNAVAILABLE"
                 status = "absent" if unavailable and kind != "cpu" else "broken"
@@ -184,7 +189,7 @@ def _families() -> Iterator[Finding]:
         fix = f"pip install --upgrade {row.distribution}"
         try:
             value = plugins.load(row)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             yield Finding(area, name, "broken", f"{label}: {_text(error)}", fix)
             continue
         if isinstance(value, Family):

@@ -4,8 +4,6 @@ loaded, and of a repository of the hub none are fetched."""
 from __future__ import annotations
 
 import argparse
-import csv
-import json
 import logging
 import sys
 from collections.abc import Iterable, Mapping
@@ -15,14 +13,18 @@ from typing import Any
 from ..._version import __version__
 from ...errors import ClikaRTError
 from .. import catalog, description
+from ..console import json_text, show, without_secrets
 from ..sources import human_size, place
 from ..sources.reference import Reference, endpoint
 from . import EXIT_FAILURE, EXIT_MODEL, EXIT_OK, resolve_source, usage_errors
 from .arguments import UsageError
+from .tables import csv_text
 
 _log = logging.getLogger("clika_runtime.modelverse")
 #: The version of the JSON document; its schema is ``schemas/info.json`` beside this module.
 SCHEMA = 1
+_MAX_LIST = 1 << 20
+_LONGEST = 20_000
 _NOTHING = "(dry; nothing downloaded)"
 _COLUMNS = (
     "model", "source", "family", "model_type", "architecture", "commit", "parameters",
@@ -76,7 +78,7 @@ def run(arguments: Any) -> int:
             continue
         if shown:
             print()
-        print("\n".join(lines))
+        show("\n".join(lines))
         shown = True
         worst = max(worst, status)
     return EXIT_FAILURE if refused else worst
@@ -88,14 +90,16 @@ def schema_text() -> str:
 
 
 def _expand(words: list[str]) -> list[str]:
+    from ...io._files import read_bytes
+
     found: list[str] = []
     for word in words:
         if not word.startswith("@"):
             found.append(word)
             continue
         try:
-            lines = Path(word[1:]).read_text(encoding="utf-8").splitlines()
-        except (OSError, ValueError) as error:
+            lines = read_bytes(word[1:], _MAX_LIST).decode("utf-8-sig").splitlines()
+        except (ClikaRTError, ValueError) as error:
             raise UsageError(f"{word}: cannot be read: {error}") from error
         found += [
             line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")
@@ -118,13 +122,12 @@ def _document(sources: list[str], arguments: Any) -> int:
         except (ClikaRTError, UsageError, OSError) as error:
             _log.warning("%s: %s", word, error)
             code = str(getattr(error, "code_name", "INVALID_ARGUMENT"))
-            refused.append({"source": word, "error": str(error), "code": code})
+            named = without_secrets(word)[:_LONGEST]
+            refused.append({"source": named, "error": str(error)[:_LONGEST], "code": code})
     models = _by_base(models)
     if vars(arguments).get("csv"):
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(_COLUMNS)
-        for model in models:
-            writer.writerows(_csv_row(model, variant) for variant in model["variants"])
+        rows = [_csv_row(model, variant) for model in models for variant in model["variants"]]
+        sys.stdout.write(csv_text(_COLUMNS, rows))
     else:
         document = {
             "schema": SCHEMA,
@@ -132,7 +135,7 @@ def _document(sources: list[str], arguments: Any) -> int:
             "models": models,
             "refused": refused,
         }
-        print(json.dumps(document, indent=2, ensure_ascii=False))
+        print(json_text(document))
     if refused:
         return EXIT_FAILURE
     return EXIT_MODEL if any(model["refusal"] for model in models) else EXIT_OK
@@ -171,7 +174,7 @@ def _csv_row(model: Mapping[str, Any], variant: Mapping[str, Any]) -> list[Any]:
         "served": "yes" if variant["served"] else "no",
         "gated": {None: "", False: "no"}.get(model["gated"], model["gated"]),
     }
-    return ["" if values[name] is None else values[name] for name in _COLUMNS]
+    return [values[name] for name in _COLUMNS]
 
 
 # ---------------------------------------------------------------- for people

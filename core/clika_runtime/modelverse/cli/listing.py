@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
 from ..catalog import catalog_document, catalog_text
+from ..console import json_text, show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: Any) -> int:
     given = vars(arguments)
     if given.get("json"):
-        print(json.dumps(catalog_document(), indent=2, ensure_ascii=False))
+        print(json_text(catalog_document()))
     else:
-        print(catalog_text(hidden=bool(given.get("all")), full=bool(given.get("full"))))
+        show(catalog_text(hidden=bool(given.get("all")), full=bool(given.get("full"))))
     return 0

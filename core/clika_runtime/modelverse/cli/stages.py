@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any
 
@@ -20,8 +21,9 @@ STAGES = ("weights", "forward", "generation")
 def check_file(path: str) -> None:
     """A usage error for a file that cannot be appended to."""
     try:
-        with open(path, "a", encoding="utf-8"):
-            pass
+        # A pipe that nobody reads is refused, not awaited.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
+        os.close(os.open(path, flags, 0o666))
     except (OSError, ValueError) as error:
         raise UsageError(f"argument --memory-stages: {path}: cannot be written: {error}") from error
 

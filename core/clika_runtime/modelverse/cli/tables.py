@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterable, Sequence
 
-__all__ = ["table"]
+from ..console import harmless
+
+__all__ = ["csv_text", "table"]
+
+# A spreadsheet takes a text that begins so for a formula, and runs it.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -21,3 +28,25 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     )
+
+
+def csv_text(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """The rows as CSV. None is an empty cell; a text that a spreadsheet would take for a formula
+    gets an apostrophe before it, as spreadsheets themselves write such texts.
+
+    >>> print(csv_text(("name", "bytes"), [("=1+1", 2), ("a", -3)]), end="")
+    name,bytes
+    '=1+1,2
+    a,-3
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows([_cell(value) for value in row] for row in rows)
+    return text.getvalue()
+
+
+def _cell(value: object) -> object:
+    if not isinstance(value, str):
+        return "" if value is None else value
+    return harmless(f"'{value}" if value.startswith(_FORMULA) and value != "-" else value)

@@ -26,7 +26,17 @@ from ...errors import (
 from ..sources.reference import Reference
 from . import settings
 
-__all__ = ["Stopped", "Transient", "head", "patiently", "raise_for_status", "speaking", "stream"]
+__all__ = [
+    "Stopped",
+    "Transient",
+    "head",
+    "patiently",
+    "pieces",
+    "raise_for_status",
+    "speaking",
+    "stream",
+    "whole_number",
+]
 
 _log = logging.getLogger("clika_runtime.modelverse")
 _T = TypeVar("_T")
@@ -35,6 +45,8 @@ WAIT_S = 1.0  # before the first repetition; doubled each time
 LONGEST_WAIT_S = 60.0  # a hub that asks for more is believed and the command ends
 TIMEOUT_S = 20.0  # without a byte
 _RENAMES = 5
+_MAX_REFUSAL = 1 << 16  # bytes of a refusal's body
+_ABOUT_THE_BODY = (b"content-encoding", b"content-length", b"transfer-encoding")
 
 
 class Stopped(Exception):
@@ -101,7 +113,7 @@ def head(url: str, headers: Mapping[str, str]) -> Mapping[str, str]:
         )
         raise_for_status(response)
         target = urljoin(url, response.headers.get("location") or url)
-        if target == url or urlsplit(target).netloc != urlsplit(url).netloc:
+        if target == url or urlsplit(target)[:2] != urlsplit(url)[:2]:  # scheme and host
             break
         url = target
     held: Mapping[str, str] = response.headers
@@ -109,11 +121,40 @@ def head(url: str, headers: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def raise_for_status(response: Any) -> None:
+    """Raise the client's error for a refusal; the hub's own words in its body are read, if they
+    come and are short."""
     utils: Any = importlib.import_module("huggingface_hub.utils")
-    if response.status_code >= 400:
-        with contextlib.suppress(Exception):  # the body has the hub's own words, if it comes
-            response.read()
+    if response.status_code >= 400 and not response.is_stream_consumed:
+        said = bytearray()
+        with contextlib.suppress(Exception):
+            for chunk in pieces(response):
+                said += chunk
+                if len(said) > _MAX_REFUSAL:
+                    break
+        response = type(response)(
+            response.status_code,
+            headers=[row for row in response.headers.raw if row[0].lower() not in _ABOUT_THE_BODY],
+            content=bytes(said[:_MAX_REFUSAL]),
+            request=response.request,
+        )
     utils.hf_raise_for_status(response)
+
+
+def pieces(response: Any) -> Iterator[bytes]:
+    """The body of a streamed answer. It was asked for as it is; one compression is undone, several
+    layers of it are refused, since a few bytes of those fill any memory."""
+    coding = response.headers.get("content-encoding", "").strip().lower()
+    if coding not in ("", "identity", "gzip", "deflate"):
+        raise UnavailableError(
+            f"{urlsplit(str(response.url)).netloc} sends an answer coded as {coding[:60]!r}, "
+            "which nobody asked for"
+        )
+    yield from response.iter_bytes()
+
+
+def whole_number(text: str) -> int | None:
+    """A header's whole number; None for everything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
 @contextlib.contextmanager
@@ -210,5 +251,5 @@ def _retry_after(held: Mapping[str, str]) -> float | None:
         return float(text)
     try:
         return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError, OSError):  # no date, or one of no calendar
         return None

@@ -16,10 +16,11 @@ from typing import Any
 from urllib.parse import quote
 
 from ...errors import InvalidArgumentError
+from .. import catalog
 from ..sources.reference import Reference
 from ..sources.wheel import unsafe_name
 from . import settings
-from .client import head, patiently, raise_for_status, speaking, stream
+from .client import head, patiently, pieces, raise_for_status, speaking, stream, whole_number
 
 __all__ = ["Listing", "RemoteFile", "complete", "file_url", "listing"]
 
@@ -91,7 +92,7 @@ def _answer(reference: Reference, url: str) -> Mapping[str, Any]:
     body = bytearray()
     with speaking(reference), stream(url, settings.headers()) as response:
         raise_for_status(response)
-        for chunk in response.iter_bytes():
+        for chunk in pieces(response):
             body += chunk
             if len(body) > _MAX_ANSWER:
                 raise _senseless(reference, f"more than {_MAX_ANSWER} bytes")
@@ -140,7 +141,7 @@ def _checked(reference: Reference, answer: Mapping[str, Any]) -> Listing:
         commit,
         MappingProxyType(files),
         len(ignored),
-        str(answer["gated"]) if answer.get("gated") else "",
+        _gate(answer.get("gated")),
         bool(answer.get("private")),
         _license(card, answer.get("tags")),
         _word(card.get("license_name")),
@@ -180,7 +181,12 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 def _word(value: Any) -> str:
     if isinstance(value, list) and value:
         value = value[0]
-    return " ".join(value.split())[:200] if isinstance(value, str) else ""
+    return catalog.printable(value, 200) if isinstance(value, str) else ""
+
+
+def _gate(value: Any) -> str:
+    """``auto`` or ``manual`` as the hub states it; any other true value counts as a gate too."""
+    return _word(value) or ("yes" if value else "")
 
 
 def _license(card: Mapping[str, Any], tags: Any) -> str:
@@ -202,7 +208,6 @@ def complete(reference: Reference, commit: str, file: RemoteFile) -> RemoteFile:
             held = head(url, settings.headers())
         etag = held.get("x-linked-etag") or held.get("etag") or ""
         size = held.get("x-linked-size") or held.get("content-length") or ""
-        count = int(size) if size.isascii() and size.isdigit() else None
-        return _stated(reference, file.name, count, etag.removeprefix("W/").strip('"'))
+        return _stated(reference, file.name, whole_number(size), etag.removeprefix("W/").strip('"'))
 
     return patiently(ask, f"'{reference.shown}': {file.name}")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..._version import __version__
 from ...errors import InvalidArgumentError
+from ..sources.cache import named_folder
 from ..sources.reference import endpoint
 
 __all__ = ["USER_AGENT", "cache_folder", "endpoint", "headers", "token", "token_path"]
@@ -32,7 +33,7 @@ def cache_folder(cache_dir: str | os.PathLike[str] | None = None) -> Path:
     """The snapshot cache: ``cache_dir``, else ``HF_HUB_CACHE`` (``HUGGINGFACE_HUB_CACHE``), else
     ``$HF_HOME/hub``, else the folder that all Hugging Face tools share."""
     if cache_dir is not None:
-        return Path(cache_dir).expanduser().absolute()
+        return named_folder(cache_dir)
     named = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
     return _path(named).absolute() if named else (_home() / "hub").absolute()
 

@@ -20,7 +20,16 @@ from ...errors import ClikaRTError, InvalidArgumentError, UnavailableError
 from ..sources import cache
 from ..sources.reference import Reference
 from . import client, settings
-from .client import Stopped, Transient, patiently, raise_for_status, speaking, stream
+from .client import (
+    Stopped,
+    Transient,
+    patiently,
+    pieces,
+    raise_for_status,
+    speaking,
+    stream,
+    whole_number,
+)
 from .listing import RemoteFile, file_url
 from .storage import Storage, new_digest
 
@@ -30,7 +39,7 @@ _log = logging.getLogger("clika_runtime.modelverse")
 # A single answer stays below what content networks deliver at once (50 GB).
 _SEGMENT = 32 << 30
 _CHUNK = 1 << 20
-_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.ASCII)
 
 
 class Transfer:
@@ -153,11 +162,11 @@ class Transfer:
                 raise Transient("the hub does not continue the file")
             raise_for_status(response)
             if response.status_code == 206:
-                self._check_range(response.headers.get("content-range", ""))
+                check_range(response, self.done)
             elif "range" in headers:
                 self._again(sink)
             self._check_length(response)
-            for chunk in response.iter_bytes():
+            for chunk in pieces(response):
                 if self.stop.is_set():
                     raise Stopped
                 if self.done + len(chunk) > self.file.size:
@@ -167,22 +176,25 @@ class Transfer:
         if self.done < end:
             raise Transient(f"the connection ended at {self.done} of {self.file.size} bytes")
 
-    def _check_range(self, text: str) -> None:
-        found = _RANGE.fullmatch(text)
-        if not found or int(found[1]) != self.done:
-            raise Transient(f"the hub continues with {text!r:.60}, bytes {self.done}- were asked")
-
     def _check_length(self, response: Any) -> None:
-        text = response.headers.get("content-length", "")
+        length = whole_number(response.headers.get("content-length", ""))
         coded = response.headers.get("content-encoding", "identity") != "identity"
-        if text.isdigit() and not coded and self.done + int(text) > self.file.size:
-            raise self._wrong(f"{text} bytes, the hub's own listing says {self.file.size}")
+        if length is not None and not coded and self.done + length > self.file.size:
+            raise self._wrong(f"{length} bytes, the hub's own listing says {self.file.size}")
 
     def _wrong(self, what: str) -> InvalidArgumentError:
         return InvalidArgumentError(
             f"{self.what}: the hub sends {what}; nothing of it is kept under the file's name",
             "MALFORMED_FILE",
         )
+
+
+def check_range(response: Any, start: int) -> None:
+    """A part of a file has to begin where it was asked for."""
+    text = response.headers.get("content-range", "")
+    found = _RANGE.fullmatch(text)
+    if not found or int(found[1]) != start:
+        raise Transient(f"the hub continues with {text!r:.60}, bytes {start}- were asked")
 
 
 def fetch_file(
@@ -221,19 +233,22 @@ def read_range(
     what = f"'{reference.shown}': the header of {file.name}"
 
     def ask() -> bytes:
-        held = bytearray()
+        found = bytearray()
         skip = 0
         with speaking(reference), stream(url, headers) as response:
             raise_for_status(response)
-            if response.status_code != 206:
+            if response.status_code == 206:
+                check_range(response, start)
+            else:
                 skip = start  # the whole file comes: step over what was not asked for
-            for chunk in response.iter_bytes():
-                held += chunk
-                if len(held) >= skip + end - start:
+            for chunk in pieces(response):
+                found += chunk[skip:]
+                skip = max(skip - len(chunk), 0)
+                if len(found) >= end - start:
                     break
-        found = bytes(held[skip : skip + end - start])
+        del found[end - start :]
         if len(found) != end - start:
             raise Transient(f"the connection ended at {len(found)} of {end - start} bytes")
-        return found
+        return bytes(found)
 
     return patiently(ask, what)

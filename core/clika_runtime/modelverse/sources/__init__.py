@@ -20,6 +20,7 @@ from .local import exists, resolve_local
 from .options import human_size
 from .reference import Reference, is_url, parse_id, parse_url
 from .resolved import ResolvedSource
+from .wheel import unsafe_name
 
 __all__ = ["SERVED", "Place", "ResolvedSource", "human_size", "place", "resolve"]
 
@@ -28,6 +29,7 @@ SERVED = (
     "config.json, a .gguf or .safetensors file, or pkg:NAME[==VERSION] (a model in a Python "
     "package)"
 )
+_LONGEST = 4096
 _FILES = (".gguf", ".safetensors", ".json", ".bin", ".onnx", ".pth")
 
 #: Where a source is: a requirement of a package, a path with a selector, or a repository.
@@ -51,6 +53,11 @@ def place(
         raise InvalidArgumentError(
             f"the model source is empty or not a name: {spec!r}; name {SERVED}"
         )
+    if len(spec) > _LONGEST:
+        raise InvalidArgumentError(
+            f"the model source has {len(spec)} characters, more than the {_LONGEST} that any path "
+            f"or name has: {spec[:80]!r}..."
+        )
     found = _place(spec, isinstance(source, str))
     if isinstance(found, Reference):
         return _with_options(found, revision, weights)
@@ -71,12 +78,13 @@ def _place(spec: str, text: bool) -> Place:
         return spec[len("pkg:") :]
     if is_url(spec):
         return parse_url(spec)
-    path = Path(spec).expanduser()
+    path = Path(os.path.expanduser(spec))
     if exists(path):
         return path, None
     folder, colon, selector = spec.rpartition(":")
-    if colon and selector and folder and exists(Path(folder).expanduser()):
-        return Path(folder).expanduser(), selector
+    base = Path(os.path.expanduser(folder))
+    if colon and selector and folder and exists(base):
+        return base, selector
     reference = parse_id(spec) if text else None
     if reference is not None and (reference.path or Path(spec).suffix.lower() not in _FILES):
         return reference
@@ -92,9 +100,9 @@ def _with_options(found: Reference, revision: str | None, weights: str | None) -
             "too; name one of them"
         )
     if wanted is not None and (
-        not wanted or any(c in wanted for c in "\\\0 :?*[") or ".." in wanted
+        unsafe_name(wanted) or not wanted.isprintable() or any(c in wanted for c in " ?*[")
     ):
-        raise InvalidArgumentError(f"'{found.spec}': {wanted!r} is no revision")
+        raise InvalidArgumentError(f"'{found.spec}': {wanted!r:.100} is no revision")
     return replace(found, revision=wanted, selector=selector or "")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ...errors import InvalidArgumentError, UnavailableError
 
-__all__ = ["cache_root", "check_space", "is_offline", "lock"]
+__all__ = ["cache_root", "check_space", "is_offline", "lock", "named_folder"]
 
 _log = logging.getLogger("clika_runtime.modelverse")
 _OFFLINE_VARIABLES = ("CLIKA_MODELVERSE_OFFLINE", "HF_HUB_OFFLINE")
@@ -21,10 +21,18 @@ _ON, _OFF = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 _MARGIN = 64 << 20  # bytes left free on the disk
 
 
+def named_folder(cache_dir: str | os.PathLike[str]) -> Path:
+    """A folder that the user names, absolute; ``~`` is the home folder."""
+    text = os.fspath(cache_dir)
+    if not text.strip() or "\0" in text:
+        raise InvalidArgumentError(f"the cache folder {text!r} is no name of a folder")
+    return Path(os.path.expanduser(text)).absolute()
+
+
 def cache_root(cache_dir: str | os.PathLike[str] | None = None) -> Path:
     """The folder of fetched models: ``cache_dir``, else the user's cache folder of this system."""
     if cache_dir is not None:
-        return Path(cache_dir).expanduser().absolute()
+        return named_folder(cache_dir)
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("clika-runtime", appauthor=False))

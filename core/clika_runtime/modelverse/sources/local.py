@@ -53,18 +53,26 @@ def resolve_local(spec: str, path: Path, selector: str | None) -> ResolvedSource
 
 def _names(folder: Path) -> list[str]:
     try:
-        return sorted(entry.name for entry in os.scandir(folder) if entry.is_file())
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in entries if _is_file(entry))
     except OSError as error:
         raise InvalidArgumentError(
             f"{folder}: cannot be listed: {error}", "MALFORMED_FILE"
         ) from error
 
 
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a link to itself, or to where nothing may be looked at
+        return False
+
+
 def _directory(spec: str, folder: Path, selector: str | None) -> ResolvedSource:
     names = _names(folder)
     if "modules.json" in names:  # a sentence-transformers checkpoint: its modules have folders
         for entry in sorted(folder.iterdir()):
-            if entry.is_dir():
+            if os.path.isdir(entry):
                 names += [f"{entry.name}/{name}" for name in _names(entry)]
     options = layout.weight_options(names)
     if not options:

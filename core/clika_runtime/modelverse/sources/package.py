@@ -39,6 +39,7 @@ _VERSION = re.compile(
 )
 _MANIFEST = "source.json"
 _MANIFEST_VERSION = 1
+_MAX_MANIFEST = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +66,15 @@ def parse_requirement(text: str) -> tuple[str, str | None]:
     name, version = name.strip(), version.strip()
     if len(name) > 200 or not _NAME.fullmatch(name):
         raise InvalidArgumentError(
-            f"'pkg:{text}': '{name}' is no package name (letters, digits, '-', '_' and '.'); "
-            "write pkg:NAME or pkg:NAME==VERSION"
+            f"'pkg:{text:.80}': '{name:.80}' is no package name (letters, digits, '-', '_' and "
+            "'.'); write pkg:NAME or pkg:NAME==VERSION"
         )
     if not equals:
         return name, None
     if len(version) > 100 or not _VERSION.fullmatch(version):
         raise InvalidArgumentError(
-            f"'pkg:{text}': '{version}' is no version (such as 0.1.2); write pkg:NAME==VERSION"
+            f"'pkg:{text:.80}': '{version:.80}' is no version (such as 0.1.2); write "
+            "pkg:NAME==VERSION"
         )
     return name, version
 
@@ -260,19 +262,22 @@ def _cached(folder: Path, name: str, version: str | None) -> PackageFiles | None
 
 def _read_manifest(entry: Path) -> dict[str, Any] | None:
     """The checked manifest of a cache entry; None when the entry is incomplete or damaged."""
+    from ...io._files import read_json
+
     try:
-        manifest = json.loads((entry / _MANIFEST).read_text(encoding="utf-8"))
+        manifest = read_json(entry / _MANIFEST, _MAX_MANIFEST)
         files = [*manifest["weights"], *manifest["companions"]]
         good = (
             manifest["manifest"] == _MANIFEST_VERSION
             and manifest["kind"] in ("gguf", "safetensors")
             and isinstance(manifest["version"], str)
+            and len(manifest["version"]) <= 100
             and isinstance(manifest["fetched"], (int, float))
             and bool(manifest["weights"])
             and all(isinstance(f, str) and not wheel.unsafe_name(f) for f in files)
             and all((entry / f).stat().st_size == manifest["sizes"][f] for f in files)
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):  # the typed errors are among them
         return None
     return manifest if good else None
 

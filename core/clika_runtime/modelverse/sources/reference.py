@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from ...errors import InvalidArgumentError, UnsupportedError
+from ..console import without_secrets
 from .wheel import unsafe_name
 
 __all__ = ["DEFAULT_ENDPOINT", "Reference", "endpoint", "is_url", "parse_id", "parse_url"]
@@ -57,8 +58,17 @@ class Reference:
 
 
 def endpoint() -> str:
-    """The hub's address: ``HF_ENDPOINT``, else https://huggingface.co. Read at every call."""
-    return os.environ.get("HF_ENDPOINT", "").strip().rstrip("/") or DEFAULT_ENDPOINT
+    """The hub's address: ``HF_ENDPOINT``, else https://huggingface.co. Read at every call.
+
+    Raises ``InvalidArgumentError`` for one with a user or a password, which messages would show."""
+    named = os.environ.get("HF_ENDPOINT", "").strip().rstrip("/") or DEFAULT_ENDPOINT
+    if "@" in named.split("//", 1)[-1].split("/", 1)[0]:
+        raise InvalidArgumentError(
+            "HF_ENDPOINT holds a user or a password; name the address alone, a token goes into "
+            "HF_TOKEN",
+            "FAILED_PRECONDITION",
+        )
+    return named
 
 
 def is_url(spec: str) -> bool:
@@ -93,15 +103,21 @@ def parse_url(spec: str) -> Reference:
     >>> parse_url("https://huggingface.co/org/repo/blob/main/model-Q6_K.gguf?download=true").path
     'model-Q6_K.gguf'
     """
+    if "@" in re.split(r"[/?#]", spec.split("://", 1)[1], maxsplit=1)[0]:
+        raise InvalidArgumentError(
+            f"the URL {without_secrets(spec)} holds a user or a password; name it without, a token "
+            "goes into HF_TOKEN"
+        )
     try:
         parts = urlsplit(spec)
         host, scheme = (parts.hostname or "").lower(), parts.scheme.lower()
+        usual = parts.port in (None, 80, 443)
     except ValueError as error:
         raise InvalidArgumentError(f"'{spec}' is no URL: {error}") from error
     if scheme == "hf":
         return _from_hf(spec)
     known = urlsplit(endpoint())
-    ours = parts.netloc.lower() == known.netloc.lower() or host in _HOSTS
+    ours = parts.netloc.lower() == known.netloc.lower() or (host in _HOSTS and usual)
     if scheme not in ("http", "https") or not ours:
         raise UnsupportedError(
             f"'{spec}' is a URL of another host than {endpoint()}; a URL source is one of a model "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import keyword
+import os
 import re
 import shutil
 import tempfile
@@ -87,11 +88,14 @@ def write(name: str, vendor: str, target: Path) -> None:
         "@VERSION@": __version__,
     }
     try:
-        if target.exists() or target.is_symlink():
+        if "\0" in str(target):
+            raise ValueError("a name has no NUL")
+        if os.path.lexists(target):
             raise UsageError(f"{target}: is there already; name another folder with --output")
         scratch = Path(tempfile.mkdtemp(prefix=".new-family-", dir=target.absolute().parent))
-    except OSError as error:
-        raise UsageError(f"{target}: cannot be written: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{target}: cannot be written: {reason}") from error
     try:
         scratch.chmod(0o755)
         templates = resources.files(__name__).joinpath("files")
