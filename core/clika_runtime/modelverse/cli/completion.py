@@ -40,7 +40,7 @@ complete -o filenames -F _clikart_cli {program}
 _ZSH = """#compdef {program}
 _clikart_cli() {{
   local verb="" word skip=""
-  for word in "${{words[@]:1:CURRENT-2}}"; do
+  for word in "${{(@)words[2,CURRENT-1]}}"; do
     if [[ -n "$skip" ]]; then skip=""; continue; fi
     case "$word" in
       {valued}) skip=1 ;;
