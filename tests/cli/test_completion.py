@@ -15,9 +15,9 @@ compdef() { }
 compadd() { shift; print -r -- "$@"; }
 _files() { print FILES; }
 words=(clikart-cli check -q --); CURRENT=4; _clikart_cli
-print ===
+print -r -- -----
 words=(clikart-cli check --max-seq ''); CURRENT=4; _clikart_cli
-print ===
+print -r -- -----
 words=(clikart-cli --cache-dir x ''); CURRENT=4; _clikart_cli
 """
 
@@ -33,7 +33,8 @@ def shell(name: str, *words: str) -> str:
 
 def test_zsh():
     script = call("completion", "zsh").out
-    check, value, verbs = shell("zsh", "-f", "-c", f"compdef() {{ }}\n{script}\n{ZSH}").split("===")
+    printed = shell("zsh", "-f", "-c", f"compdef() {{ }}\n{script}\n{ZSH}")
+    check, value, verbs = printed.split("-----")
     assert {"--max-seq", "--assume-device", "FILES"} <= set(check.split())
     assert value.split() == ["FILES"]
     assert {"list", "check", "doctor", "FILES"} <= set(verbs.split())
