@@ -308,3 +308,33 @@ def test_a_cached_model_is_found_offline_without_the_hubs_client(dense, tmp_path
         [sys.executable, "-c", code], capture_output=True, text=True, env=env, cwd=tmp_path
     )
     assert done.stdout.split() == ["safetensors", "False"], done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends signals")
+@pytest.mark.parametrize(("verb", "signaled"), [("check", 2), ("check", 15), ("fetch", 1)])
+def test_what_was_begun_is_given_up_in_order(hub, tmp_path, verb, signaled):
+    """A hub that holds its answer back: the process ends by the signal at once, and leaves no
+    temporary files and no half-written one under a final name."""
+    hub.add(GGUF, gguf_files())
+    held = threading.Event()
+    hub.fail("/blob/", cut=100, hold=held)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    process = subprocess.Popen(
+        command(verb, f"{GGUF}:Q6_K"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path,
+        env=hub_environment(hub, tmp_path, TMPDIR=str(scratch)), start_new_session=True,
+    )  # fmt: skip
+    limit = time.monotonic() + 30
+    while not hub.asked("/blob/") and time.monotonic() < limit:
+        time.sleep(0.02)
+    time.sleep(0.3)
+    process.send_signal(signaled)
+    begun = time.monotonic()
+    out, err = process.communicate(timeout=20)
+    assert time.monotonic() - begun < 8
+    assert process.returncode == (130 if signaled == signal.SIGINT else -signaled)
+    assert (out, b"Traceback" in err) == (b"", False)
+    assert list(scratch.iterdir()) == []
+    found = [path for path in (tmp_path / "home" / "hub").rglob("*") if path.is_file()]
+    assert {path.suffix for path in found} <= {".incomplete", ".lock"}
+    held.set()

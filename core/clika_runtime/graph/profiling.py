@@ -35,6 +35,7 @@ else:
 _COPIED = 16 << 20  # elements of the large copy
 _SIDE = 512  # of the matrices that are multiplied
 _TIMES = 5
+_MOST = 1e30  # bytes or operations a second
 _ROWS = 200  # of the table
 
 
@@ -154,8 +155,10 @@ class Profiling(_Base):
             raise InvalidArgumentError(f"profile: runs must be a number of runs, got {runs!r}")
         for name, given in (("bandwidth", bandwidth), ("peak", peak)):
             number = isinstance(given, numbers.Real) and not isinstance(given, bool)
-            if given is not None and not (number and 0 < given < float("inf")):
-                raise InvalidArgumentError(f"profile: {name} must be above 0, got {given!r}")
+            if given is not None and not (number and 1 <= given <= _MOST):
+                raise InvalidArgumentError(
+                    f"profile: {name} must be 1 to {_MOST:g} a second, got {given!r:.80}"
+                )
         program = self._program
         if program is None:
             self._check_whole("profile")

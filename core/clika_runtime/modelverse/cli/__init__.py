@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -54,9 +55,43 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line (default: the arguments of this process) and return its exit status."""
     stream = sys.stdout
     try:
-        return _guarded(list(sys.argv[1:] if argv is None else argv))
+        if argv is not None:
+            return _guarded(list(argv))
+        with _ended_in_order():
+            return _guarded(sys.argv[1:])
     finally:
         sys.stdout = stream
+
+
+class _Ended(KeyboardInterrupt):
+    """A signal that ends the process came."""
+
+
+@contextlib.contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """A signal that ends the process ends the command as Ctrl-C does: what it began is given up in
+    order (temporary files, other processes), and then the process ends by that signal."""
+
+    def end(number: int, frame: object) -> None:
+        for name in numbers:  # a second one ends it at once
+            signal.signal(name, signal.SIG_DFL)
+        raise _Ended(number)
+
+    numbers = [getattr(signal, n) for n in ("SIGTERM", "SIGHUP") if hasattr(signal, n)]
+    numbers = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    try:
+        for number in numbers:
+            signal.signal(number, end)
+    except ValueError:  # not the main thread: who runs this one has the signals
+        numbers = []
+    try:
+        yield
+    except _Ended as error:
+        os.kill(os.getpid(), error.args[0])
+        raise
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _guarded(words: list[str]) -> int:
@@ -75,8 +110,10 @@ def _guarded(words: list[str]) -> int:
         # to.
         _detach_stdout()
         return EXIT_FAILURE
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         _flush_quietly()
+        if isinstance(error, _Ended):
+            raise
         return _EXIT_INTERRUPTED
     except UnsupportedError as error:
         _report(error, words, plain)

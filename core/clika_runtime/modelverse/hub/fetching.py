@@ -5,7 +5,8 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from ...errors import ClikaRTError, UnavailableError
@@ -17,7 +18,7 @@ from .progress import Progress
 from .storage import Storage
 from .transfer import fetch_file
 
-__all__ = ["WORKERS", "fetch_files", "missing_bytes"]
+__all__ = ["fetch_files", "in_threads", "missing_bytes"]
 
 WORKERS = 8
 _GRACE_S = 2.0  # for the transfers under way to see that they are to stop
@@ -76,79 +77,70 @@ def fetch_files(
     groups: dict[str, list[RemoteFile]] = {}
     for file in lacking:
         groups.setdefault(file.etag, []).append(file)
-    _Crew(reference, commit, list(groups.values()), storage, progress).run()
 
-
-class _Crew:
-    """Threads that take one group of files after the other."""
-
-    def __init__(
-        self,
-        reference: Reference,
-        commit: str,
-        groups: list[list[RemoteFile]],
-        storage: Storage,
-        progress: Progress,
-    ) -> None:
-        self.reference, self.commit = reference, commit
-        self.storage, self.progress = storage, progress
-        self.stop = threading.Event()
-        self.ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-        self.work: queue.SimpleQueue[list[RemoteFile]] = queue.SimpleQueue()
-        for group in groups:
-            self.work.put(group)
-        # Daemons: a transfer that hangs in a dead connection does not keep the process alive.
-        self.threads = [
-            threading.Thread(target=self._labour, name=f"fetch-{i}", daemon=True)
-            for i in range(min(WORKERS, len(groups)))
-        ]
-
-    def run(self) -> None:
-        for thread in self.threads:
-            thread.start()
-        try:
-            for _ in self.threads:
-                failure = self._next()
-                if failure is not None:
-                    raise failure
-        except BaseException:
-            self.stop.set()
-            limit = time.monotonic() + _GRACE_S
-            for thread in self.threads:
-                thread.join(max(limit - time.monotonic(), 0))
-            raise
-
-    def _next(self) -> BaseException | None:
-        while True:  # short waits, so that Ctrl-C is seen on every system
+    def bring(group: list[RemoteFile], stop: threading.Event) -> None:
+        for file in group:
+            moved = progress.file(file.name, file.size)
             try:
-                return self.ended.get(timeout=0.2)
-            except queue.Empty:
-                continue
+                fetch_file(reference, commit, file, storage, stop, moved)
+            except ClikaRTError:
+                raise
+            except OSError as error:
+                raise UnavailableError(
+                    f"'{reference.shown}': {file.name} cannot be written: {error}"
+                ) from error
+            progress.done(file.name, file.size)
 
-    def _labour(self) -> None:
+    in_threads([partial(bring, group) for group in groups.values()])
+
+
+def in_threads(jobs: Sequence[Callable[[threading.Event], None]]) -> None:
+    """Run the jobs, eight at a time. When one fails, or Ctrl-C is pressed, the event that each was
+    given is set, and the others have two seconds to end."""
+    stop = threading.Event()
+    ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+    work: queue.SimpleQueue[Callable[[threading.Event], None]] = queue.SimpleQueue()
+    for job in jobs:
+        work.put(job)
+
+    def labour() -> None:
         failure: BaseException | None = None
         try:
-            while not self.stop.is_set():
+            while not stop.is_set():
                 try:
-                    group = self.work.get_nowait()
+                    job = work.get_nowait()
                 except queue.Empty:
                     break
-                for file in group:
-                    self._one(file)
+                job(stop)
         except Stopped:
             pass
         except BaseException as error:
             failure = error
-        self.ended.put(failure)
+        ended.put(failure)
 
-    def _one(self, file: RemoteFile) -> None:
-        moved = self.progress.file(file.name, file.size)
+    # Daemons: a transfer that hangs in a dead connection does not keep the process alive.
+    threads = [
+        threading.Thread(target=labour, name=f"fetch-{i}", daemon=True)
+        for i in range(min(WORKERS, len(jobs)))
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in threads:
+            failure = _next(ended)
+            if failure is not None:
+                raise failure
+    except BaseException:
+        stop.set()
+        limit = time.monotonic() + _GRACE_S
+        for thread in threads:
+            thread.join(max(limit - time.monotonic(), 0))
+        raise
+
+
+def _next(ended: queue.SimpleQueue[BaseException | None]) -> BaseException | None:
+    while True:  # short waits, so that Ctrl-C is seen on every system
         try:
-            fetch_file(self.reference, self.commit, file, self.storage, self.stop, moved)
-        except ClikaRTError:
-            raise
-        except OSError as error:
-            raise UnavailableError(
-                f"'{self.reference.shown}': {file.name} cannot be written: {error}"
-            ) from error
-        self.progress.done(file.name, file.size)
+            return ended.get(timeout=0.2)
+        except queue.Empty:
+            continue

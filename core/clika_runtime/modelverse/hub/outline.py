@@ -11,14 +11,15 @@ import contextlib
 import os
 import posixpath
 import tempfile
+import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from ...errors import InvalidArgumentError, UnavailableError
 from ..sources.layout import Option
 from ..sources.resolved import ResolvedSource
-from .fetching import WORKERS
+from .fetching import in_threads
 from .listing import RemoteFile
 from .repository import Repository
 from .transfer import read_range
@@ -76,8 +77,7 @@ def outline(
                 f"'{repository.reference.shown}': {folder} cannot be written: {error}"
             ) from error
         if headers:
-            with ThreadPoolExecutor(WORKERS) as pool:
-                list(pool.map(lambda file: _header(repository, file, folder), plan.weights))
+            in_threads([partial(_header, repository, file, folder) for file in plan.weights])
         yield repository.resolved(option, folder)
 
 
@@ -86,29 +86,31 @@ def _is_hole(name: str) -> bool:
     return base in _HOLES or base.endswith(".safetensors")
 
 
-def _header(repository: Repository, file: RemoteFile, folder: Path) -> None:
+def _header(repository: Repository, file: RemoteFile, folder: Path, stop: threading.Event) -> None:
     path = folder / file.name
     if file.name.endswith(".gguf"):
-        _gguf_header(repository, file, path)
+        _gguf_header(repository, file, path, stop)
         return
-    held = _grow(repository, file, path, 0, _FIRST)
+    held = _grow(repository, file, path, 0, _FIRST, stop)
     with open(path, "rb") as source:
         length = int.from_bytes(source.read(8), "little")
     if length > min(_MAX_HEADER, file.size):  # the reader says what is wrong with the latter
         if file.size > _MAX_HEADER:
             raise _too_large(repository, file, length)
         return
-    _grow(repository, file, path, held, 8 + length - held)
+    _grow(repository, file, path, held, 8 + length - held, stop)
 
 
-def _gguf_header(repository: Repository, file: RemoteFile, path: Path) -> None:
+def _gguf_header(
+    repository: Repository, file: RemoteFile, path: Path, stop: threading.Event
+) -> None:
     """Read more and more of the file until a reader finds the header whole."""
     from ...io.gguf import MAGIC, check_header
 
     held, count = 0, _FIRST
     while True:
         os.truncate(path, held)
-        held += _grow(repository, file, path, held, count)
+        held += _grow(repository, file, path, held, count, stop)
         try:
             check_header(path, file.size)
             break
@@ -123,10 +125,17 @@ def _gguf_header(repository: Repository, file: RemoteFile, path: Path) -> None:
     os.truncate(path, file.size)
 
 
-def _grow(repository: Repository, file: RemoteFile, path: Path, start: int, count: int) -> int:
+def _grow(
+    repository: Repository,
+    file: RemoteFile,
+    path: Path,
+    start: int,
+    count: int,
+    stop: threading.Event,
+) -> int:
     if count <= 0:
         return 0
-    data = read_range(repository.reference, repository.commit, file, start, count)
+    data = read_range(repository.reference, repository.commit, file, start, count, stop)
     with open(path, "r+b") as sink:
         sink.seek(start)
         sink.write(data)

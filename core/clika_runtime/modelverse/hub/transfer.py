@@ -222,7 +222,12 @@ def fetch_file(
 
 
 def read_range(
-    reference: Reference, commit: str, file: RemoteFile, start: int, count: int
+    reference: Reference,
+    commit: str,
+    file: RemoteFile,
+    start: int,
+    count: int,
+    stop: threading.Event,
 ) -> bytes:
     """``count`` bytes of a remote file from ``start`` on, fewer at its end. Nothing is stored."""
     end = min(start + count, file.size)
@@ -242,6 +247,8 @@ def read_range(
             else:
                 skip = start  # the whole file comes: step over what was not asked for
             for chunk in pieces(response):
+                if stop.is_set():
+                    raise Stopped
                 found += chunk[skip:]
                 skip = max(skip - len(chunk), 0)
                 if len(found) >= end - start:
@@ -251,4 +258,4 @@ def read_range(
             raise Transient(f"the connection ended at {len(found)} of {end - start} bytes")
         return bytes(found)
 
-    return patiently(ask, what)
+    return patiently(ask, what, stop)
