@@ -12,14 +12,21 @@ import re
 import struct
 from pathlib import Path
 
+import gguf
 import pytest
 
 import clika_runtime as crt
-from clika_runtime.errors import InvalidArgumentError
+from clika_runtime.errors import ClikaRTError, InvalidArgumentError
 from clika_runtime.io import save_npy
+from clika_runtime.modelverse.auto import AutoTokenizer
 from clika_runtime.modelverse.console import harmless, without_secrets
+from clika_runtime.modelverse.fit import check
+from clika_runtime.modelverse.registry import ModelRegistry
+from clika_runtime.modelverse.sources import resolve
 from tests.cli.harness import Result, call, command, environment
 from tests.cli.tiny import COUNTING, write_model
+from tests.fuzz import seeds
+from tests.unit.io import raw_gguf as raw
 
 DRIVES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
@@ -179,7 +186,7 @@ def test_a_table_holds_no_formula(model: Path) -> None:
     result = checked(call("info", "--csv", model), 0)
     (row,) = csv.DictReader(io.StringIO(result.out))
     assert row["model_type"] == '\'=HYPERLINK("http://x","y")'
-    assert row["precision"] == "'@SUM(1)\n-1"
+    assert row["precision"] == "'@SUM(1) -1"
 
 
 def test_a_reply_drives_no_terminal(home: Path) -> None:
@@ -211,3 +218,47 @@ def test_what_is_shown() -> None:
     assert harmless("\x1b\x9b\r\x00\u202e\udcff") == "\\x1b\\x9b\\r\\x00\\u202e\\udcff"
     assert harmless("x" * 30, 20) == "x" * 20 + "... (10 characters left out)"
     assert without_secrets("to https://u:p@h/x@y, ssh://k@h") == "to https://...@h/x@y, ssh://...@h"
+
+
+# ---------------------------------------------------------------- GGUF, Python
+
+
+@pytest.mark.parametrize("key", ["tokens", "merges"])
+@pytest.mark.parametrize(("kind", "value"), [(4, b"\1\0\0\0"), (8, raw.text("ab"))])
+def test_a_vocabulary_that_is_no_list(home: Path, key: str, kind: int, value: bytes) -> None:
+    whole = home / "whole.gguf"
+    seeds.write_gguf(whole)
+    reader = gguf.GGUFReader(whole)
+    field = reader.fields[f"tokenizer.ggml.{key}"]
+    data = whole.read_bytes()
+    end = max(
+        tensor.field.offset + sum(part.nbytes for part in tensor.field.parts)
+        for tensor in reader.tensors
+    )
+    after = field.offset + sum(part.nbytes for part in field.parts)
+    head = data[: field.offset] + raw.pair(f"tokenizer.ggml.{key}", kind, value) + data[after:end]
+    path = home / "model.gguf"
+    path.write_bytes(head + bytes(-len(head) % 32) + data[reader.data_offset :])
+    for words in (("check", path), (path, "prompt", "0")):
+        assert f"tokenizer.ggml.{key} must be" in checked(call(*words), 1).err
+    checked(call("info", path, "--json"), 0, 1)
+
+
+def test_words_of_great_length(model: Path) -> None:
+    config = json.loads((model / "config.json").read_text())
+    config |= {"model_type": "a" * 10**6, "torch_dtype": "b" * 10**6}
+    (model / "config.json").write_text(json.dumps(config))
+    checked(call("info", model, "--json"), 0)
+
+
+def test_arguments_of_python_calls(model: Path) -> None:
+    for options in ({"revision": 5}, {"weights": 5}, {"cache_dir": "a\0b"}, {"cache_dir": ""}):
+        with pytest.raises(InvalidArgumentError):
+            resolve("a/b", **options)  # type: ignore[arg-type]
+    for assumed in ("x=1G", [5]):
+        with pytest.raises(InvalidArgumentError):
+            check(str(model), assume=assumed)  # type: ignore[arg-type]
+    for source in ("x" * 10**6, "a\0b", "~no-such-user/x", "https://me:pw@hub.example/x"):
+        for read in (AutoTokenizer.from_pretrained, ModelRegistry.builtin().open):
+            with pytest.raises(ClikaRTError):
+                read(source)

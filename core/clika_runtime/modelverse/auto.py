@@ -16,6 +16,7 @@ from . import catalog
 from .headers import Source, config_folder, opened
 from .registry import ModelRegistry
 from .sources import ResolvedSource, resolve
+from .sources.local import is_folder
 
 if TYPE_CHECKING:
     from ..tokenizer import Tokenizer
@@ -129,8 +130,8 @@ class AutoTokenizer(_Door):
         from ..tokenizer import Tokenizer
 
         if not isinstance(source, ResolvedSource):
-            folder = Path(source)
-            if folder.is_dir() and not any(folder.glob("*.gguf")):
+            folder = Path(os.fsdecode(source))
+            if is_folder(folder) and not any(folder.glob("*.gguf")):
                 return Tokenizer.from_huggingface(folder)
         found = resolve(source, offline=offline, cache_dir=cache_dir)
         if found.kind == "gguf":

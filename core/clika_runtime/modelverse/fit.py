@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,8 @@ def check(
 
     from .loader import LoadOptions, describe
 
+    if isinstance(assume, str):
+        raise InvalidArgumentError(f"assume takes a list of devices, got the text {assume!r:.80}")
     assumed = [parse_place(text) for text in assume]
     asked = replace(options or LoadOptions(), max_seq=max_seq)
     with opened(source, weights=weights, offline=offline, cache_dir=cache_dir) as at:
@@ -101,13 +103,22 @@ def budget_for(
 def _vocabulary(checkpoint: Checkpoint, config: Any) -> tuple[int, int]:
     """(tokens, merges) of the tokenizer."""
     if checkpoint.kind == "gguf":
-        counts = [
-            len(checkpoint.config.get(f"tokenizer.ggml.{key}") or ())
-            for key in ("tokens", "merges")
-        ]
-        return counts[0], counts[1]
+        return _count(checkpoint, "tokens"), _count(checkpoint, "merges")
     # A byte-pair tokenizer has a merge for nearly every token.
     return int(config.vocab_size), int(config.vocab_size)
+
+
+def _count(checkpoint: Checkpoint, key: str) -> int:
+    """The length of one of the tokenizer's lists in a GGUF; 0 where there is none."""
+    value = checkpoint.config.get(f"tokenizer.ggml.{key}")
+    if value is None:
+        return 0
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise InvalidArgumentError(
+            f"{checkpoint.path}: tokenizer.ggml.{key} must be an array, found {value!r:.80}",
+            "MALFORMED_FILE",
+        )
+    return len(value)
 
 
 # ---------------------------------------------------------------- devices
@@ -139,6 +150,8 @@ def parse_place(text: str) -> Place:
     >>> parse_place("phone=8G")
     Place(name='phone', kind='cpu', memory=8589934592)
     """
+    if not isinstance(text, str):
+        raise InvalidArgumentError(f"an assumed device is text such as phone=8G, got {text!r:.80}")
     name, equals, size = text.partition("=")
     number = _SIZE.fullmatch(size.strip())
     fits = _NAME.fullmatch(name.strip()) and len(name) <= _LONGEST_NAME

@@ -82,7 +82,7 @@ def test_urls(url, expected):
     [
         ("https://example.org/o/r", UnsupportedError, "another host"),
         ("https://huggingface.co.evil.org/o/r", UnsupportedError, "another host"),
-        ("https://huggingface.co@evil.org/o/r", UnsupportedError, "another host"),
+        ("https://huggingface.co@evil.org/o/r", InvalidArgumentError, "a user or a password"),
         ("ftp://huggingface.co/o/r", UnsupportedError, "another host"),
         ("file:///o/r", UnsupportedError, "another host"),
         (f"{HUB}/datasets/o/r", UnsupportedError, r"no model repository \(datasets\)"),

@@ -107,6 +107,8 @@ def _with_options(found: Reference, revision: str | None, weights: str | None) -
 
 
 def _either(spec: str, what: str, written: str | None, given: str | None) -> str | None:
+    if given is not None and not isinstance(given, str):
+        raise InvalidArgumentError(f"'{spec}': the {what} must be text, got {given!r:.80}")
     if given is not None and not given.strip():
         raise InvalidArgumentError(f"'{spec}': the {what} is empty")
     if written is not None and given is not None and written != given:

@@ -23,7 +23,7 @@ _MARGIN = 64 << 20  # bytes left free on the disk
 
 def named_folder(cache_dir: str | os.PathLike[str]) -> Path:
     """A folder that the user names, absolute; ``~`` is the home folder."""
-    text = os.fspath(cache_dir)
+    text = os.fsdecode(cache_dir)
     if not text.strip() or "\0" in text:
         raise InvalidArgumentError(f"the cache folder {text!r} is no name of a folder")
     return Path(os.path.expanduser(text)).absolute()

@@ -11,12 +11,19 @@ from .layout import Option
 from .options import choose, option_table
 from .resolved import ResolvedSource
 
-__all__ = ["exists", "resolve_local"]
+__all__ = ["exists", "is_folder", "resolve_local"]
 
 
 def exists(path: Path) -> bool:
     try:
         return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
     except (OSError, ValueError):
         return False
 

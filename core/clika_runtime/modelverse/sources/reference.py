@@ -103,7 +103,7 @@ def parse_url(spec: str) -> Reference:
     >>> parse_url("https://huggingface.co/org/repo/blob/main/model-Q6_K.gguf?download=true").path
     'model-Q6_K.gguf'
     """
-    if "@" in re.split(r"[/?#]", spec.split("://", 1)[1], maxsplit=1)[0]:
+    if without_secrets(spec) != spec:
         raise InvalidArgumentError(
             f"the URL {without_secrets(spec)} holds a user or a password; name it without, a token "
             "goes into HF_TOKEN"
