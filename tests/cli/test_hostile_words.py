@@ -9,7 +9,9 @@ import json
 import os
 import pty
 import re
+import shutil
 import struct
+import subprocess
 from pathlib import Path
 
 import gguf
@@ -262,3 +264,47 @@ def test_arguments_of_python_calls(model: Path) -> None:
         for read in (AutoTokenizer.from_pretrained, ModelRegistry.builtin().open):
             with pytest.raises(ClikaRTError):
                 read(source)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_completion_runs_and_splits_no_file_name(home: Path) -> None:
+    names = sorted(
+        ["a b.gguf", "*", "$(touch ran)", "`touch ran`", "x;touch ran", "'\"", "\x1b[2J"]
+    )
+    folder = home / "files"
+    folder.mkdir()
+    for name in names:
+        (folder / name).touch()
+    script = call("completion", "bash").out
+    ask = 'COMP_WORDS=(clikart-cli info ""); COMP_CWORD=2; _clikart_cli\n'
+    ask += "printf '%s\\0' \"${COMPREPLY[@]}\""
+    done = subprocess.run(
+        ["bash", "-c", script + ask], capture_output=True, text=True, cwd=folder, timeout=60
+    )
+    assert done.stderr == ""
+    given = done.stdout.split("\0")[:-1]
+    assert sorted(given[-len(names) :]) == names
+    assert sorted(os.listdir(folder)) == names
+
+
+def test_a_failure_of_a_plugin_drives_no_terminal(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is raised within a command is shown harmlessly, with ``-v`` too, and whatever it is."""
+
+    class Mute(BaseException):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def fail(**options: object) -> str:
+        raise failure
+
+    monkeypatch.setattr("clika_runtime.modelverse.cli.listing.catalog_text", fail)
+    failure: BaseException = ValueError("\x1b[2J")
+    for words in (("list",), ("list", "-v")):
+        result = call(*words)
+        assert result.status == 1
+        assert "\\x1b[2J" in result.err
+        assert not DRIVES.search(result.err)
+    failure = Mute()
+    assert call("list").err.startswith("error: internal error: Mute: Mute (a bug of")

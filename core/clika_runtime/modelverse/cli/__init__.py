@@ -128,7 +128,10 @@ def _guarded(words: list[str]) -> int:
 
 def _report(error: BaseException, words: Sequence[str], plain: bool) -> None:
     _flush_quietly()
-    text = str(error) or type(error).__name__
+    try:
+        text = str(error) or type(error).__name__
+    except Exception:  # the text of a plugin's error is its code as well
+        text = type(error).__name__
     if not isinstance(error, (ClikaRTError, OSError)):
         text = f"internal error: {type(error).__name__}: {text}"
         if isinstance(error, MemoryError):
@@ -136,7 +139,8 @@ def _report(error: BaseException, words: Sequence[str], plain: bool) -> None:
         elif "-v" in words or "--verbose" in words:
             import traceback
 
-            traceback.print_exception(type(error), error, error.__traceback__)
+            lines = traceback.format_exception(type(error), error, error.__traceback__)
+            sys.stderr.write(harmless("".join(lines)))
         else:
             text += " (a bug of the runtime or of a plugin; -v shows where)"
     print_error(text, no_color=plain)

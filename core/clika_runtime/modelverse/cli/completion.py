@@ -33,7 +33,9 @@ _BASH = """_clikart_cli() {{
     esac
     COMPREPLY=($(compgen -W "$words" -- "$current"))
   fi
-  if [[ "$current" != -* ]]; then COMPREPLY+=($(compgen -f -- "$current")); fi
+  if [[ "$current" != -* ]]; then
+    while IFS= read -r word; do COMPREPLY+=("$word"); done < <(compgen -f -- "$current")
+  fi
 }}
 complete -o filenames -F _clikart_cli {program}
 """
