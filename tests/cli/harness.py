@@ -91,6 +91,7 @@ def install_plugin(site: Path, name: str, version: str, group: str, entry: str, 
     """A throw-away distribution: a module and the metadata with its entry point, as pip would leave
     them."""
     stem = name.replace("-", "_")
+    sys.modules.pop(stem, None)  # one of that name from another test's folder
     site.mkdir(parents=True, exist_ok=True)
     (site / f"{stem}.py").write_text(textwrap.dedent(code))
     info = site / f"{stem}-{version}.dist-info"

