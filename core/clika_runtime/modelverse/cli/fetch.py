@@ -61,6 +61,10 @@ def _payload(arguments: Any) -> str:
     found = resolve_source(word, arguments)
     if dry:
         return "\n".join([total_line(description.files_of(found)), _NOTHING])
+    if given.get("verify") and found.origin == "package":
+        from ..sources.digests import verify
+
+        verify(found)
     return str(found.path)
 
 

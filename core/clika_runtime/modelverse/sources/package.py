@@ -241,7 +241,7 @@ def _cached(folder: Path, name: str, version: str | None) -> PackageFiles | None
         return None
     best: tuple[float, PackageFiles] | None = None
     for entry in entries:
-        manifest = _read_manifest(entry)
+        manifest = read_manifest(entry)
         if manifest is None:
             continue
         if version is not None and _version_key(manifest["version"]) != _version_key(version):
@@ -260,7 +260,7 @@ def _cached(folder: Path, name: str, version: str | None) -> PackageFiles | None
     return best[1] if best else None
 
 
-def _read_manifest(entry: Path) -> dict[str, Any] | None:
+def read_manifest(entry: Path) -> dict[str, Any] | None:
     """The checked manifest of a cache entry; None when the entry is incomplete or damaged."""
     from ...io._files import read_json
 
