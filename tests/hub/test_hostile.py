@@ -9,6 +9,8 @@ import json
 import os
 import random
 import resource
+import shutil
+import threading
 import time
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from clika_runtime.errors import (
     UnsupportedError,
 )
 from clika_runtime.modelverse.hub import client
+from clika_runtime.modelverse.hub.storage import Storage
 from clika_runtime.modelverse.sources import resolve
 from tests.cli.harness import call
 from tests.hub.content import GGUF, REPO, TAKEN, dense_files, gguf_files
@@ -452,3 +455,45 @@ def test_another_port_is_another_host(dense, port):
     result = call("fetch", f"https://huggingface.co:{port}/otters/Otter-1B")
     assert result.status in (2, 3)
     assert not dense.requests
+
+
+def test_a_cache_that_is_removed_meanwhile(dense, cache):
+    """Somebody clears the cache while a fetch runs: a typed error, and the next fetch works."""
+    gate = threading.Event()
+    fault = dense.fail("/blob/", gate=gate, times=1)
+    ended: list[BaseException | None] = []
+
+    def fetch() -> None:
+        try:
+            resolve(REPO, quiet=True)
+            ended.append(None)
+        except BaseException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=fetch)
+    thread.start()
+    limit = time.monotonic() + 20
+    while fault.times and time.monotonic() < limit:
+        time.sleep(0.01)
+    shutil.rmtree(cache)
+    gate.set()
+    thread.join(30)
+    assert isinstance(ended[0], UnavailableError), ended
+    assert "cannot be written" in str(ended[0])
+    assert resolve(REPO, quiet=True).path.is_dir()
+
+
+def test_a_file_that_goes_between_two_looks(dense, monkeypatch):
+    """It is fetched again."""
+    place = resolve(REPO, quiet=True).path / "tokenizer.json"
+    usable = Storage._usable
+
+    def remove(self: Storage, path: Path) -> bool:
+        found = usable(self, path)
+        if path == place and found:
+            path.unlink()
+        return found
+
+    monkeypatch.setattr(Storage, "_usable", remove)
+    resolve(REPO, quiet=True)
+    assert place.is_file()

@@ -59,20 +59,22 @@ def fetch_files(
     others stop, and what has arrived of them is kept for the next call."""
     lacking, nbytes = missing_bytes(storage, commit, files, verify)
     present = {file.name for file in files} - {file.name for file in lacking}
-    for file in files:
-        if file.name in present:
-            storage.make_real(commit, file)
-    if not lacking:
-        return
     try:
+        for file in files:
+            if file.name in present:
+                storage.make_real(commit, file)
+        if not lacking:
+            return
         storage.folder.mkdir(parents=True, exist_ok=True)
+        if nbytes:
+            cache.check_space(storage.folder, nbytes, f"'{reference.shown}'")
+    except ClikaRTError:  # some of ours are OSErrors too
+        raise
     except OSError as error:
         raise UnavailableError(
             f"'{reference.shown}': the cache cannot be written: {error}; name another folder with "
             "--cache-dir"
         ) from error
-    if nbytes:
-        cache.check_space(storage.folder, nbytes, f"'{reference.shown}'")
     # Equal contents are fetched once and placed twice, so they follow each other in one thread.
     groups: dict[str, list[RemoteFile]] = {}
     for file in lacking:

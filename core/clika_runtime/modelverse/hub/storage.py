@@ -105,7 +105,12 @@ class Storage:
     def holds(self, commit: str, file: RemoteFile, *, verify: bool = False) -> bool:
         """Whether the snapshot has the file whole: by its size, and by its checksum where it is
         small or ``verify`` asks for it."""
-        path = self.snapshot(commit) / file.name
+        try:
+            return self._whole(self.snapshot(commit) / file.name, file, verify)
+        except OSError:  # somebody removed it meanwhile, or it cannot be read
+            return False
+
+    def _whole(self, path: Path, file: RemoteFile, verify: bool) -> bool:
         if not path.exists() or not self._usable(path):
             return False
         if path.stat().st_size != file.size:
