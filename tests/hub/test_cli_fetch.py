@@ -234,6 +234,7 @@ def test_ctrl_c_in_the_middle(dense, tmp_path):
     process = subprocess.Popen(
         command("fetch", REPO), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env,
         cwd=tmp_path, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's & ignores it
     )  # fmt: skip
     blobs = tmp_path / "home" / "hub" / "models--otters--Otter-1B" / "blobs"
     partial = blobs / f"{sha256(WEIGHTS)}.incomplete"
@@ -323,6 +324,7 @@ def test_what_was_begun_is_given_up_in_order(hub, tmp_path, verb, signaled):
     process = subprocess.Popen(
         command(verb, f"{GGUF}:Q6_K"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path,
         env=hub_environment(hub, tmp_path, TMPDIR=str(scratch)), start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     limit = time.monotonic() + 30
     while not hub.asked("/blob/") and time.monotonic() < limit:

@@ -84,7 +84,7 @@ cdef class Tracer(Recording):
     """
 
     cdef object store      # gives the ModelGraph, which owns this tracer
-    cdef bint lazy
+    cdef readonly bint lazy
     cdef dict strides      # value -> encoded strides, where they are not compact
     cdef dict constants    # what a constant shows -> value
     cdef dict storages     # storage -> the first constant over it

@@ -419,9 +419,11 @@ def compile(
     (on by default) runs `ModelGraph.optimize` on the capture, ``specialize`` fixes it to its
     shapes, ``place`` is the device that it serves on.
 
-    What cannot be recorded, such as a branch on a tensor's value, is served eagerly from then on,
-    and so is every call with a tensor that is not contiguous or a static value without a hash;
-    ``fullgraph`` makes that a `ClikaRTError`.
+    What the function finds around it, such as a global, is what it was at the capture.
+
+    What cannot be recorded, such as a branch on a tensor's value or random numbers without a seed,
+    is served eagerly from then on, and so is every call with a tensor that is not contiguous or a
+    static value without a hash; ``fullgraph`` makes that a `ClikaRTError`.
 
     >>> import clika_runtime as crt
     >>> double = crt.compile(lambda x: x + x)

@@ -84,13 +84,15 @@ def trace(
     A tensor that ``fn`` finds around it becomes a constant of the graph. Where ``fn`` writes to one
     in place, its new value is a further output ``state_out_0``, ..., and every run rewrites it.
 
-    Raises `ClikaRTError` where ``fn`` reads a value.
+    Raises `ClikaRTError` where ``fn`` reads a value or draws random numbers without a seed.
 
     >>> import clika_runtime as crt
     >>> crt.trace(lambda x: x * 2.0, example_inputs=(crt.ones(3),), input_names=["x"]).input_names()
     ['x']
     """
-    if (signature is None) == (example_inputs is None):
+    if signature is None and example_inputs is None:
+        raise TypeError("trace: give example_inputs=(tensor, ...), or a signature of TensorSpecs")
+    if signature is not None and example_inputs is not None:
         raise TypeError("trace: give the signature or example_inputs, and not both")
     _check_mapping("dynamic_axes", dynamic_axes)
     _check_mapping("dim_bounds", dim_bounds)
@@ -103,7 +105,10 @@ def trace(
         specs = list(signature)
         for spec in specs:
             if not isinstance(spec, TensorSpec):
-                raise TypeError(f"trace: the signature holds TensorSpecs, got {spec!r}")
+                hint = "; tensors go into example_inputs=" if isinstance(spec, Tensor) else ""
+                raise TypeError(
+                    f"trace: the signature holds TensorSpecs, got {type(spec).__name__}{hint}"
+                )
         if input_names is not None:
             specs = [
                 TensorSpec(name, spec.dtype, spec.dims, spec.optional, dim_names=spec.dim_names)

@@ -31,8 +31,20 @@ def manual_seed(seed: int) -> None:
 
 
 def next_key() -> tuple[int, int]:
-    """The seed, and an offset that no earlier call under this seed got."""
+    """The seed, and an offset that no earlier call under this seed got.
+
+    Raises `ClikaRTError` while a graph is recorded: its runs would all have the same numbers."""
     global _seed
+    from .._native._core import active_tracer
+    from ..errors import ClikaRTError
+
+    tracer = active_tracer()
+    if tracer is not None and not tracer.lazy:
+        raise ClikaRTError(
+            "random numbers without a seed cannot be recorded: every run of the graph would have "
+            "the same ones; give a seed, or draw them outside and pass them in",
+            "FAILED_PRECONDITION",
+        )
     with _lock:
         if _seed is None:
             _seed = int.from_bytes(os.urandom(8), "little") >> 1

@@ -167,3 +167,19 @@ def test_tracing_waits_until_somebody_asks() -> None:
         y.tolist()
     crt.async_eval(y)
     assert y.tolist() == [3.0] * 3 and x.tolist() == [1.0] * 3
+
+
+def test_random_numbers_without_a_seed_are_served_eagerly():
+    """A recorded draw would give the same numbers in every run."""
+    noisy = crt.compile(lambda x: x + crt.rand(64))
+    dropped = crt.compile(lambda x: crt.dropout(x, 0.5))
+    for function, given in ((noisy, crt.zeros(64)), (dropped, crt.ones(64))):
+        found = [tuple(function(given).tolist()) for _ in range(3)]
+        assert len(set(found)) == 3
+    with pytest.raises(crt.errors.ClikaRTError, match="without a seed cannot be recorded"):
+        crt.compile(lambda x: x + crt.rand(2), fullgraph=True)(crt.zeros(2))
+    with pytest.raises(crt.errors.ClikaRTError, match="give a seed"):
+        crt.trace(lambda x: x + crt.randn(2), example_inputs=(crt.zeros(2),))
+    seeded = crt.trace(lambda x: x + crt.randn(2, seed=3), example_inputs=(crt.zeros(2),))
+    seeded.finalize()
+    assert seeded(crt.zeros(2)).tolist() == crt.randn(2, seed=3).tolist()

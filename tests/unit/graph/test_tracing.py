@@ -225,8 +225,12 @@ def test_a_trace_takes_its_own_buffers_and_factories() -> None:
 
 def test_bad_arguments_of_trace() -> None:
     one = crt.TensorSpec("x", crt.float32, [2])
-    with pytest.raises(TypeError, match="not both"):
+    with pytest.raises(TypeError, match="give example_inputs"):
         crt.trace(lambda x: x)
+    with pytest.raises(TypeError, match="not both"):
+        crt.trace(lambda x: x, [one], example_inputs=(crt.ones(2),))
+    with pytest.raises(TypeError, match="tensors go into example_inputs"):
+        crt.trace(lambda x: x, (crt.ones(2),))
     with pytest.raises(crt.InvalidArgumentError, match="two inputs have the name"):
         crt.trace(lambda x: x, [one, one])
     with pytest.raises(crt.InvalidArgumentError, match="must return tensors"):
