@@ -436,3 +436,10 @@ def test_a_reader_that_goes_away_ends_the_run_quietly(tmp_path):
     os.close(reading)
     _, complaints = process.communicate(timeout=60)
     assert (process.returncode, complaints) == (1, b"")
+
+
+def test_a_mistyped_command_of_a_model(folder):
+    result = call(folder, "promt", "hi")
+    assert result.status == 3
+    assert "provides no promt (it provides: prompt" in result.err
+    assert "did you mean 'prompt'?" in result.err

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from .. import ops
 from ..errors import InvalidArgumentError
 from ..ops.record import ELEMENTWISE, REDUCTION, VIEW
+from .activations import IDENTITY
 from .opcode import AFTER, STRUCTURAL
 
 if TYPE_CHECKING:
@@ -47,12 +48,14 @@ _LONGEST = 48  # characters of a line in a drawing
 
 
 def table(graph: Any) -> str:
-    """One row per node: name, operator, what it reads, what it gives; the first `TABLE_ROWS`."""
+    """One row per node: name, operator, what it reads and the arguments that are not the default,
+    what it gives; the first `TABLE_ROWS`."""
     rows = []
     ids = graph.node_ids()
-    for node in map(graph.node_view, ids[:TABLE_ROWS]):
+    for number in ids[:TABLE_ROWS]:
+        node = graph.node_view(number)
         kind = node.op_code.name if node.op_code is not None else "Input"
-        reads = ", ".join(value.name for value in node.inputs)
+        reads = ", ".join([*(value.name for value in node.inputs), *_told(graph, number)])
         gives = ", ".join(
             f"{value.name}: {value.spec().dtype}{list(value.shape)}" for value in node.outputs
         )
@@ -68,6 +71,20 @@ def table(graph: Any) -> str:
     if len(ids) > len(rows):
         lines.append(f"  ... and {len(ids) - len(rows)} more nodes")
     return "\n".join(lines)
+
+
+def _told(graph: Any, node: int) -> list[str]:
+    """The arguments of a node that are no tensors and not what their operator's record says."""
+    found = graph._attributes(node)
+    if found.get("activation") == IDENTITY:
+        del found["activation"]
+    op = graph.op(node)
+    usual = {arg.name: arg.default for arg in ops.record(op).args} if op in ops.RECORDS else {}
+    return [
+        f"{name}={_cut(value if isinstance(value, str) and value.isprintable() else repr(value))}"
+        for name, value in found.items()
+        if type(value) is not type(usual.get(name)) or value != usual[name]
+    ]
 
 
 class Drawing(_Base):

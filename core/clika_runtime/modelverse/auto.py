@@ -61,8 +61,13 @@ class AutoModelForCausalLM(_Door):
             model = AutoModelForCausalLM.from_pretrained("model.gguf", max_seq=4096)
             print(model.generate("Once upon a time,", max_new_tokens=32))
         """
+        from .generation import load_options
+        from .loader import LoadOptions
+
+        tokenizer = {name: options.pop(name) for name in ("tokenizer",) if name in options}
+        checked = load_options(LoadOptions(device=device), options)  # before anything is fetched
         found = resolve(source, offline=offline, cache_dir=cache_dir)
-        return ModelRegistry.builtin().load_generative(found, device=device, **options)
+        return ModelRegistry.builtin().load_generative(found, checked, **tokenizer)
 
 
 class AutoModel(_Door):

@@ -160,9 +160,10 @@ def parse_place(text: str) -> Place:
             f"an assumed device is written as name=size, such as phone=8G; got {text!r:.80}"
         )
     memory = float(number[1]) * _UNITS[number[2].upper()]
-    if not 1 <= memory < 1 << 60:
+    if not 1 << 20 <= memory < 1 << 60:
         raise InvalidArgumentError(
-            f"the memory of an assumed device is {size:.40}, out of range: 1 byte to 1 EiB"
+            f"the memory of an assumed device is {size:.40} in bytes, out of range: 1M to 1 EiB; "
+            "8G is 8 GiB"
         )
     kind = name.strip().lower().partition(":")[0]
     accelerator = kind in ("cuda", "vulkan", "metal", "tpu")

@@ -337,6 +337,11 @@ class GenerativeModel:
     def _check_ids(self, ids: Sequence[int]) -> None:
         vocabulary = self.loaded.model.vocab_size
         for place, token in enumerate(ids):
+            if not hasattr(token, "__index__"):
+                raise InvalidArgumentError(
+                    f"generate: a prompt is a text or a list of token ids, item {place} is "
+                    f"{type(token).__name__}; several prompts go to generate_batch()"
+                )
             if not 0 <= token < vocabulary:
                 raise InvalidArgumentError(
                     f"generate: token {place} of the prompt is {token}, outside the vocabulary of "
@@ -385,7 +390,7 @@ def load_generative(
     """
     tokenizer_path = more.pop("tokenizer", None)
     if more:
-        options = _load_options(options or LoadOptions(), more)
+        options = load_options(options or LoadOptions(), more)
     started = time.perf_counter()
     loaded = load_model(source, options)
     tokenizer = _load_tokenizer(loaded.checkpoint, tokenizer_path)
@@ -394,7 +399,8 @@ def load_generative(
     return GenerativeModel(loaded, tokenizer, defaults)
 
 
-def _load_options(options: LoadOptions, more: Mapping[str, Any]) -> LoadOptions:
+def load_options(options: LoadOptions, more: Mapping[str, Any]) -> LoadOptions:
+    """``options`` with what ``more`` names; a name that is none is refused with those that are."""
     known = {item.name for item in fields(options)}
     for name in more:
         if name not in known:

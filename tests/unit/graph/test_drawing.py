@@ -183,3 +183,14 @@ def test_refusals(tmp_path: Path) -> None:
         graph.draw(tmp_path / "a.png")
     with pytest.raises(crt.NotFoundError):
         graph.draw(tmp_path / "absent" / "a.svg")
+
+
+def test_the_table_shows_what_is_no_tensor() -> None:
+    traced = crt.trace(lambda x: (crt.relu(x @ x) + 1.0).sum(0), example_inputs=(crt.ones(2, 2),))
+    traced.graph.optimize()
+    rows = [line.split("->")[0].split() for line in repr(traced.graph).splitlines()[2:]]
+    assert rows == [
+        ["MatMul_1", "MatMul", "x,", "x,", "activation=Relu"],
+        ["Add_3", "Add", "MatMul_1_0,", "other=1.0"],
+        ["Sum_4", "Sum", "Add_3_0,", "dim=0"],
+    ]

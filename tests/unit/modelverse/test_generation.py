@@ -222,3 +222,13 @@ def test_a_model_runs_in_bfloat16_with_a_continuous_cache(folder: Path) -> None:
     assert len(model.logits([10, 11, 12])) == 3
     assert model.report["cache_dtype"] == "bfloat16"
     assert model.report["cache_layout"] == "continuous"
+
+
+def test_several_prompts_go_to_generate_batch(model):
+    with pytest.raises(InvalidArgumentError, match=r"item 0 is list; several prompts go to"):
+        model.generate([[1, 2], [3]])
+
+
+def test_options_are_checked_before_anything_is_fetched():
+    with pytest.raises(InvalidArgumentError, match="unknown option 'bogus'"):
+        mv.AutoModelForCausalLM.from_pretrained("org/absent", bogus=True, offline=True)

@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--temperature",
         type=number(float, *REAL["temperature"]),
         metavar="T",
-        help="0 is greedy; higher is more varied (default: the checkpoint's)",
+        help="0 is greedy; higher is more varied (default: the checkpoint's, else 0)",
     )
     text.add_argument(
         "--greedy", action="store_true", help="always the likeliest token; no sampling"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...errors import NotFoundError, UnsupportedError
@@ -70,7 +70,7 @@ def run_source(word: str, rest: list[str], options: Any) -> int:
     if verb not in verbs or command is None:
         raise UnsupportedError(
             f"family '{family}' ({identity.modalities}) provides no {verb} "
-            f"(it provides: {', '.join(verbs)})"
+            f"(it provides: {', '.join(verbs)}){_meant(verb, verbs)}"
         )
     status: int = command.run(bring(), identity, options)
     return status
@@ -115,16 +115,22 @@ def _is_no_source(word: str) -> bool:
 
 
 def _unknown_word(word: str) -> str:
-    import difflib
-
     if word in catalog.VERBS:
         return (
             f"'{word}' is a command of a model, and the model comes first: "
             f"{PROGRAM} SOURCE {word} ..."
         )
-    close = difflib.get_close_matches(word, ROOT_VERBS, 1)
-    hint = f"; did you mean '{close[0]}'?" if close else ""
-    return f"'{word}' is neither a command ({', '.join(ROOT_VERBS)}) nor a file or directory{hint}"
+    return (
+        f"'{word}' is neither a command ({', '.join(ROOT_VERBS)}) nor a file or directory"
+        f"{_meant(word, ROOT_VERBS)}"
+    )
+
+
+def _meant(word: str, verbs: Iterable[str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(word, list(verbs), 1)
+    return f"; did you mean '{close[0]}'?" if close else ""
 
 
 def _help(word: str, identity: catalog.Identity, verbs: tuple[str, ...], parser: Parser) -> str:
