@@ -324,7 +324,7 @@ def test_what_was_begun_is_given_up_in_order(hub, tmp_path, verb, signaled):
     process = subprocess.Popen(
         command(verb, f"{GGUF}:Q6_K"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path,
         env=hub_environment(hub, tmp_path, TMPDIR=str(scratch)), start_new_session=True,
-        preexec_fn=lambda: signal.signal(signaled, signal.SIG_DFL),  # nohup and a shell's & ignore it
+        preexec_fn=lambda: signal.signal(signaled, signal.SIG_DFL),  # ignored below nohup
     )  # fmt: skip
     limit = time.monotonic() + 30
     while not hub.asked("/blob/") and time.monotonic() < limit:
