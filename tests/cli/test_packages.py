@@ -116,7 +116,8 @@ def test_the_modules_of_a_chain_keep_their_folders(index, cache):
         "m/2_Dense/model.safetensors": b"d",
     }
     make_wheel(index, "tiny-chain", "1.0", files)
-    for found in (resolve("pkg:tiny-chain"), resolve("pkg:tiny-chain", offline=True)):
+    for offline in (False, True):
+        found = resolve("pkg:tiny-chain", cache_dir=cache, offline=offline, quiet=True)
         held = {p.relative_to(found.folder).as_posix(): p.read_bytes() for p in found.files}
         assert held == {name[2:]: data for name, data in files.items()}
         assert [path.name for path in found.weights] == ["model.safetensors"]
@@ -479,18 +480,19 @@ def test_what_a_killed_process_left_is_swept(index, cache):
     assert leftovers(cache) == []
 
 
-def test_verify_reads_the_files_again(index, capsys):
+def test_verify_reads_the_files_again(index, tmp_path):
     """A file of the right size and other bytes passes a fetch and not a verification."""
     make_wheel(index, "otter-model", "1.0", {"otter_model/otter.gguf": GGUF})
-    first = call("fetch", "pkg:otter-model", "-q")
+    words = ("--cache-dir", tmp_path / "kept", "fetch", "pkg:otter-model")
+    first = call(*words, "-q")
     assert first.status == 0, first.err
-    assert call("fetch", "pkg:otter-model", "--verify").out == first.out
+    assert call(*words, "--verify").out == first.out
     path = Path(first.out.strip())
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    assert call("fetch", "pkg:otter-model").status == 0
-    result = call("fetch", "pkg:otter-model", "--verify")
+    assert call(*words).status == 0
+    result = call(*words, "--verify")
     assert (result.status, result.out) == (1, "")
     assert hashlib.sha256(GGUF).hexdigest() in result.err
     assert "fetch again" in result.err

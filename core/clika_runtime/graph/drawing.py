@@ -45,6 +45,7 @@ _PRODUCTS = re.compile(
 _UNFIT = re.compile("[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _LETTER, _LINE, _MARGIN, _GAP, _LAYER = 7.0, 15.0, 8.0, 24.0, 44.0  # pixels
 _LONGEST = 48  # characters of a line in a drawing
+_TOLD = 24  # characters of an argument in the table
 
 
 def table(graph: Any) -> str:
@@ -80,11 +81,12 @@ def _told(graph: Any, node: int) -> list[str]:
         del found["activation"]
     op = graph.op(node)
     usual = {arg.name: arg.default for arg in ops.record(op).args} if op in ops.RECORDS else {}
-    return [
-        f"{name}={_cut(value if isinstance(value, str) and value.isprintable() else repr(value))}"
-        for name, value in found.items()
-        if type(value) is not type(usual.get(name)) or value != usual[name]
-    ]
+    told = []
+    for name, value in found.items():
+        if type(value) is not type(usual.get(name)) or value != usual[name]:
+            text = value if isinstance(value, str) and value.isprintable() else repr(value)
+            told.append(f"{name}={text if len(text) <= _TOLD else text[: _TOLD - 1] + '…'}")
+    return told
 
 
 class Drawing(_Base):
