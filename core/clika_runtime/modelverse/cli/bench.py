@@ -4,8 +4,6 @@ sessions."""
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
 import logging
 import sys
@@ -20,6 +18,7 @@ from .arguments import Parser, number
 from .files import check_target, write_text
 from .report import common_rows, log_rows
 from .stages import Stages
+from .tables import csv_line
 
 if TYPE_CHECKING:
     from ..benchmark import Row
@@ -166,12 +165,12 @@ class _Report:
         self._source = source
         self._prefix = prefix
         self._rows: list[Row] = []
-        self._lines = [_line(COLUMNS)]
+        self._lines = [csv_line(COLUMNS)]
         self._show(self._lines[0])
 
     def add(self, row: Row) -> None:
         self._rows.append(row)
-        self._lines.append(_line([_shown(value) for value in asdict(row).values()]))
+        self._lines.append(csv_line([_shown(value) for value in asdict(row).values()]))
         self._show(self._lines[-1])
         if row.status != "ok":
             _log.warning(
@@ -189,13 +188,5 @@ class _Report:
         sys.stdout.flush()
 
 
-def _line(cells: Any) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(cells)
-    return text.getvalue()
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+def _shown(value: Any) -> Any:
+    return f"{value:.6g}" if isinstance(value, float) else value

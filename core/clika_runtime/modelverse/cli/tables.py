@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from ..console import harmless
 
-__all__ = ["csv_text", "table"]
+__all__ = ["csv_line", "csv_text", "table"]
 
 # A spreadsheet takes a text that begins so for a formula, and runs it.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -39,10 +39,13 @@ def csv_text(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     '=1+1,2
     a,-3
     """
+    return csv_line(head) + "".join(map(csv_line, rows))
+
+
+def csv_line(row: Iterable[object]) -> str:
+    """One row of `csv_text`."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows([_cell(value) for value in row] for row in rows)
+    csv.writer(text, lineterminator="\n").writerow([_cell(value) for value in row])
     return text.getvalue()
 
 
