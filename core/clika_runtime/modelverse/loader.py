@@ -406,8 +406,7 @@ def _bind(
             value = value.to(device)
         if is_linear:
             value = crt.pack_weight(value, mode)
-            coarse = mode == "fast" and getattr(owner, "coarse", False)
-            owner.mode = ("int8" if coarse else mode) if value.scheme else "exact"
+            owner.mode = mode if value.scheme else "exact"
             order = checkpoint.input_order(name)
             owner.input_order = order if order is None else order.to(device)
         elif isinstance(owner, nn.Embedding):

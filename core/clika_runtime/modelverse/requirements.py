@@ -64,9 +64,9 @@ REGION = 16 * MIB
 REGION_SHARE = 4 * MIB
 #: What the system maps around a byte of a file that is read: the step of a gathered table.
 FAULT_AROUND = 64 << 10
-#: Quantized activations: two bytes a code and a float32 scale for each 32 (integer products), or
-#: float32 (exact products). The pool keeps blocks in steps of an eighth.
-FAST_CODE_BYTES = 2 + 4 / 32
+#: Quantized activations: two bytes a code, a float32 scale and three sums for each 32 (integer
+#: products), or float32 (exact products). The pool keeps blocks in steps of an eighth.
+FAST_CODE_BYTES = 2 + 4 * 4 / 32
 POOL_STEP = 9 / 8
 #: Scratch and stack of a worker thread.
 WORKER_BYTES = 512 << 10

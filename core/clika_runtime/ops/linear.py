@@ -58,14 +58,15 @@ op(
 
     The weight is dense, in any floating-point dtype (integers go with integers), or packed in a
     quantization scheme. `exact` decodes a packed weight and multiplies in floating point; `fast`
-    and `int8` may quantize the input per row in blocks of 32, to 16 and to 8 bits, and multiply
-    integers. A row of the result depends on that row of the input only, to the bit.
+    may quantize the input per row in blocks of 32 to 8 bits, the blocks with the largest values
+    to more, and multiply integers. A row of the result depends on that row of the input only, to
+    the bit.
     """,
     args=[
         tensor("input", NUMBERS),
         tensor("weight", NUMBERS, packed=True),
         tensor("bias", NUMBERS, optional=True),
-        static("mode", "str", "exact", modes=("exact", "fast", "int8")),
+        static("mode", "str", "exact", modes=("exact", "fast")),
     ],
     infer=_infer,
     compose=_compose,

@@ -253,35 +253,54 @@ CLIKA_INLINE vu one_exact_word(const Format& format, int part, int j) {
 }
 
 // ------------------------------------------------------------------ integer dots over quantized activations
-// Codes of two bytes (mode "fast") or of one ("int8"), B below. A few tokens meet the packed weight itself; many meet
-// panels of 256 columns of a group, unpacked once: the same codes, scales and minima, so the same bits.
+// A few tokens meet the packed weight itself; many meet panels of 256 columns of a group, unpacked once: the same codes,
+// scales and minima, so the same bits.
 constexpr int kDirectTokens = 4;
 constexpr int kPanelColumns = 256;
 
 // What sums of activations are for, see CodeSums.
-template <class Format, int B>
-constexpr CodeSums kSums = {Format::kMinimum, Format::kMinimum
-                                                  ? 0
-                                                  : -(Format::kOffset +
-                                                      Products<Format::kCodes, B>::kSignedOffset)};
+template <class Format>
+constexpr CodeSums kSums = {Format::kMinimum,
+                            Format::kMinimum ? 0
+                                             : -(Format::kOffset + Products<Format::kCodes>::kSignedOffset)};
 
-// sum with the integer products of token t and half h of a part.
-template <class Format, int T, int H, int B>
-CLIKA_INLINE vf add_products(const Format&, const ActBlock<T, H, B>& a, int h, int t, vi total, vf scale,
-                             vf minimum, vf sum) {
+// sum with the integer products of token t and half h of a part. They are below 2^24, so the float is exact.
+template <class Format, int T, int H>
+CLIKA_INLINE vf add_products(const Format&, const ActBlock<T, H>& a, int h, int t, vi total, vf scale, vf minimum,
+                             vf sum) {
   if constexpr (!Format::kMinimum) total += splat_int(static_cast<int32_t>(a.s[h][t]));
   sum = fma(to_floats(total), scale * splat(a.d[t]), sum);
   if constexpr (Format::kMinimum) sum = fma(minimum, splat(float_of(a.s[h][t])), sum);
   return sum;
 }
 
-// Adds the products of T tokens with one part to sums.
-template <class Format, int T, int H, int B>
-CLIKA_INLINE void multiply_part(const Format& format, int part, const ActBlock<T, H, B>& a, vf (&sums)[T]) {
+// sum with the products of a refined token's second codes, whose first ones have the scale d.
+template <class Format, int H>
+CLIKA_INLINE vf add_fine(const Format& format, int part, const FineCodes<H>& fine, float d, vf sum) {
   constexpr int kWords = 8 / H;
 #pragma GCC unroll 2
   for (int h = 0; h < H; ++h) {
-    TileProducts<Format::kCodes, T, B> products;
+    TileProducts<Format::kCodes, 1> products;
+#pragma GCC unroll 4
+    for (int j = h * kWords; j < (h + 1) * kWords; j += 2) {
+      const Words words = two_words(format, part, j);
+      products.add(words.first, words.second, reinterpret_cast<const uint8_t(&)[1][kBlock]>(fine.q), j);
+    }
+    vi total = products.total(0);
+    if constexpr (!Format::kMinimum) total += splat_int(static_cast<int32_t>(fine.s[h]));
+    sum = fma(to_floats(total), format.scale(part, h) * splat(d * (1.0f / kFineSteps)), sum);
+  }
+  return sum;
+}
+
+// Adds the products of T tokens with one part to sums.
+template <class Format, int T, int H>
+CLIKA_INLINE void multiply_part(const Format& format, int part, const ActBlock<T, H>& a, const FineCodes<H>* fine,
+                                vf (&sums)[T]) {
+  constexpr int kWords = 8 / H;
+#pragma GCC unroll 2
+  for (int h = 0; h < H; ++h) {
+    TileProducts<Format::kCodes, T> products;
 #pragma GCC unroll 4
     for (int j = h * kWords; j < (h + 1) * kWords; j += 2) {
       const Words words = two_words(format, part, j);
@@ -293,22 +312,31 @@ CLIKA_INLINE void multiply_part(const Format& format, int part, const ActBlock<T
       sums[t] = add_products(format, a, h, t, products.total(t), scale, minimum, sums[t]);
     }
   }
+  if (__builtin_expect(a.refined != 0, 0)) {
+    for (int t = 0; t < T; ++t) {
+      if (a.refined >> t & 1) sums[t] = add_fine(format, part, fine[t], a.d[t], sums[t]);
+    }
+  }
 }
 
 // The sums of T tokens and the rows of one group over all columns.
-template <class Format, int T, int B>
+template <class Format, int T>
 CLIKA_INLINE void multiply_tile(const uint8_t* weight, const uint8_t* tile, int64_t blocks, vf (&sums)[T]) {
   constexpr int64_t kBytes = kGroup * static_cast<int64_t>(sizeof(typename Format::Block));
-  const auto* a = reinterpret_cast<const ActBlock<T, Format::kHalves, B>*>(tile);
+  const auto* a = reinterpret_cast<const ActBlock<T, Format::kHalves>*>(tile);
+  const auto* fine = reinterpret_cast<const FineCodes<Format::kHalves>*>(a + blocks * kParts<Format>);
   for (int t = 0; t < T; ++t) sums[t] = zero();
   for (int64_t b = 0; b < blocks; ++b) {
     const Format format(weight);
     // Ask for what comes a page later: few tokens are bound by memory, and the page walk is done early too.
     for (int64_t i = 0; i < kBytes; i += 64) __builtin_prefetch(weight + 4096 + i);
 #pragma GCC unroll 1
-    for (int part = 0; part < kParts<Format>; ++part) multiply_part(format, part, a[part], sums);
+    for (int part = 0; part < kParts<Format>; ++part) {
+      multiply_part(format, part, a[part], fine + part * T, sums);
+    }
     weight += kBytes;
     a += kParts<Format>;
+    fine += kParts<Format> * T;
   }
 }
 
@@ -342,12 +370,12 @@ template <class Format>
 using PartOf = PanelPart<kPanelCodes<Format::kCodes>, Format::kHalves, Format::kMinimum>;
 
 // Unpacks `count` block columns of a packed group.
-template <class Format, int B>
+template <class Format>
 inline void fill_panel(const uint8_t* column, int64_t count, uint8_t* panel) {
   using Part = PartOf<Format>;
   constexpr int64_t kBytes = kGroup * static_cast<int64_t>(sizeof(typename Format::Block));
   const auto put = [&](int j, vu words) {
-    if constexpr (Part::kCodes != Format::kCodes) words = Products<Format::kCodes, B>::prepare(words);
+    if constexpr (Part::kCodes != Format::kCodes) words = Products<Format::kCodes>::prepare(words);
     std::memcpy(panel + 4 * W * j, &words, sizeof(words));
   };
   for (int64_t b = 0; b < count; ++b) {
@@ -406,30 +434,29 @@ inline uint8_t* scratch_bytes(const Linear& p, int64_t bytes) {
 }
 
 // All tokens, quantized in tiles of `most`; null where scratch could not be had.
-template <class Format, int B>
+template <class Format>
 uint8_t* quantize_tokens(const Linear& p, int64_t most) {
-  constexpr Form kForm = Products<Format::kCodes, B>::kForm;
   constexpr int kHalves = Format::kHalves;
   const int64_t tiles = (p.m + most - 1) / most;
-  const int64_t token_bytes = p.k / kBlock * act_bytes(kHalves, B);
-  uint8_t* tokens = scratch_bytes(p, p.m * token_bytes);
+  const int64_t bytes = tile_bytes<kHalves>(p.k / kBlock, most);
+  uint8_t* tokens = scratch_bytes(p, tiles * bytes);
   if (!tokens) return nullptr;
   with_input(p, [&](const auto* x) {
     const double cost = 0.3 * static_cast<double>(most * p.k);
     parallel(p.call, tiles, piece(p.call, tiles, cost), [&](int64_t begin, int64_t end, int32_t) {
       for (int64_t i = begin; i < end; ++i) {
-        quantize_tile<kForm, B, kHalves>(x + i * most * p.k, p.k, std::min(most, p.m - i * most),
-                                         kSums<Format, B>, tokens + i * most * token_bytes);
+        quantize_tile<kHalves>(x + i * most * p.k, p.k, std::min(most, p.m - i * most), kSums<Format>,
+                               tokens + i * bytes);
       }
     });
   });
   return tokens;
 }
 
-template <class Format, int B>
+template <class Format>
 int32_t run_direct(const Linear& p) {
   const PackedWeight<Format> weight(p);
-  const uint8_t* tokens = quantize_tokens<Format, B>(p, kDirectTokens);
+  const uint8_t* tokens = quantize_tokens<Format>(p, kDirectTokens);
   const int64_t threads = std::max<int64_t>(1, p.call->core->num_threads());
   uint8_t* room = weight.published ? scratch_bytes(p, threads * weight.group_bytes()) : nullptr;
   if (!tokens || (weight.published && !room)) return CLIKA_UNAVAILABLE;
@@ -442,7 +469,7 @@ int32_t run_direct(const Linear& p) {
       for (int64_t g = begin; g < end; ++g) {
         vf sums[count()];
         const uint8_t* data = weight.columns(g, 0, weight.blocks, room + worker * weight.group_bytes());
-        multiply_tile<Format, count(), B>(data, tokens, weight.blocks, sums);
+        multiply_tile<Format, count()>(data, tokens, weight.blocks, sums);
         for (int t = 0; t < count(); ++t) put(p, t, g, sums[t]);
       }
     });
@@ -450,7 +477,7 @@ int32_t run_direct(const Linear& p) {
   return CLIKA_OK;
 }
 
-template <class Format, int B>
+template <class Format>
 int32_t run_panels(const Linear& p) {
   constexpr int64_t T = kPanelTokens;
   constexpr int64_t kBlocks = kPanelColumns / Format::Block::kColumns;
@@ -458,12 +485,12 @@ int32_t run_panels(const Linear& p) {
   constexpr int64_t G = kPanelGroups;
   constexpr int64_t kPanels = G * kPanelColumns / kBlock * PartOf<Format>::kBytes;
   const PackedWeight<Format> weight(p);
-  const uint8_t* tokens = quantize_tokens<Format, B>(p, T);
+  const uint8_t* tokens = quantize_tokens<Format>(p, T);
   if (!tokens) return CLIKA_UNAVAILABLE;
-  const int64_t block_bytes = act_bytes(Format::kHalves, B);
-  const int64_t token_bytes = p.k / kBlock * block_bytes;
+  const int64_t act_blocks = p.k / kBlock;
+  const int64_t bytes = tile_bytes<Format::kHalves>(act_blocks, T);
   const PanelKernel* kernels =
-      panel_kernels.at[static_cast<int>(PartOf<Format>::kCodes)][Format::kHalves - 1][Format::kMinimum][B - 1];
+      panel_kernels.at[static_cast<int>(PartOf<Format>::kCodes)][Format::kHalves - 1][Format::kMinimum];
 
   // A unit is a strip of groups times a run of tiles: their sums, and the tokens' part that meets a panel, stay in
   // the second-level cache.
@@ -503,7 +530,7 @@ int32_t run_panels(const Linear& p) {
           for (int64_t i = 0; i < G; ++i) {
             uint8_t* panel = panels + i * parts * PartOf<Format>::kBytes;
             if (g + i < last_group) {
-              fill_panel<Format, B>(weight.columns(g + i, b, b + columns, panels + kPanels), columns, panel);
+              fill_panel<Format>(weight.columns(g + i, b, b + columns, panels + kPanels), columns, panel);
             } else {  // its sums are not written
               std::memset(panel, 0, static_cast<size_t>(parts * PartOf<Format>::kBytes));
             }
@@ -511,8 +538,12 @@ int32_t run_panels(const Linear& p) {
           float* to = sums + (g - first_group) * pitch;
           for (int64_t i = first_tile; i < last_tile; ++i) {
             const int64_t count = std::min(T, p.m - i * T);
-            const uint8_t* tile = tokens + i * T * token_bytes + b * kParts<Format> * count * block_bytes;
-            kernels[count - 1](panels, parts, tile, to + (i - first_tile) * T * W, pitch);
+            const uint8_t* tile = tokens + i * bytes;
+            const int64_t block = act_bytes(Format::kHalves, count);
+            const int64_t first = b * kParts<Format>;
+            const uint8_t* fine = tile + act_blocks * block +
+                                  first * count * static_cast<int64_t>(sizeof(FineCodes<Format::kHalves>));
+            kernels[count - 1](panels, parts, tile + first * block, fine, to + (i - first_tile) * T * W, pitch);
           }
         }
       }
@@ -527,11 +558,6 @@ int32_t run_panels(const Linear& p) {
     }
   });
   return CLIKA_OK;
-}
-
-template <class Format, int B>
-int32_t run_integers(const Linear& p) {
-  return p.m <= kDirectTokens ? run_direct<Format, B>(p) : run_panels<Format, B>(p);
 }
 
 // ------------------------------------------------------------------ exact: float32 values, float32 products
@@ -763,7 +789,7 @@ struct QuantizedSource {
   }
 };
 
-// `linear` over a quantized weight: the static attribute `mode` is 0 exact, 1 fast, 2 int8.
+// `linear` over a quantized weight: the static attribute `mode` is 0 exact, 1 fast.
 template <class Format>
 int32_t linear_quantized(const clika_call* call) {
   Linear p;
@@ -777,9 +803,7 @@ int32_t linear_quantized(const clika_call* call) {
                   static_cast<int>(layout), kGroup);
   }
   if constexpr (Format::kCodes != Codes::kFloats) {
-    const int64_t mode = attr_int(call, 0, 0);
-    if (mode == 1) return run_integers<Format, 2>(p);
-    if (mode == 2) return run_integers<Format, 1>(p);
+    if (attr_int(call, 0, 0) != 0) return p.m <= kDirectTokens ? run_direct<Format>(p) : run_panels<Format>(p);
   }
   const QuantizedSource<Format> source = {static_cast<const uint8_t*>(p.weight->data), p.n,
                                           p.k / Format::Block::kColumns, layout == CLIKA_LAYOUT_PUBLISHED};

@@ -71,14 +71,6 @@ enum class Codes {
   kFloats,    // bytes that stand for floats: no integer products
 };
 
-// How the 32 activation codes of a token are stored: of one byte, or of two, q = 256 * high + low.
-enum class Form {
-  kBytes,  // int8 in order
-  kPlain,  // int16 in order
-  kPairs,  // int16, columns 0 2 1 3 of every four
-  kSplit,  // 32 high bytes, then 32 low bytes
-};
-
 constexpr int kBlockLanes = kBlock / W;
 
 CLIKA_INLINE int32_t word_at(const uint8_t* p) {
@@ -87,62 +79,34 @@ CLIKA_INLINE int32_t word_at(const uint8_t* p) {
   return word;
 }
 
-// Products<kCodes, B>: the integer products of one token with up to 32 columns of W rows, exact, for activation codes
-// of B bytes.
-//   kForm            the form of activations that it reads
+// Products<kCodes>: the integer products of one token with up to 32 columns of W rows, exact, for activation codes of
+// -127 .. 127.
 //   kSignedOffset    what is added to the codes: sums of activations take it off again
 //   prepare(words)   what of a word of codes is the same for every token
 //   add(w, a, j)     adds the products of word j (columns 4 j .. 4 j + 3) with the token's codes at `a`
-//   total()          the sums as int32: at most 255 * 32 * 32639 < 2^31
-// TileProducts<kCodes, T, B>, below, is the same for T tokens and two words at a time.
-template <Codes kCodes, int B>
+//   total()          the sums as int32: at most 255 * 32 * 127 < 2^24
+// TileProducts<kCodes, T>, below, is the same for T tokens and two words at a time.
+template <Codes kCodes>
 struct Products;
 
 #if CLIKA_X86 && CLIKA_LEVEL == 2
 template <Codes kCodes>
-struct UnsignedCodes {
+struct Products {
   // The instruction wants unsigned codes.
   static constexpr int kSignedOffset = kCodes == Codes::kSigned ? 128 : 0;
-  static CLIKA_INLINE vu prepare(vu words) { return kCodes == Codes::kSigned ? words ^ 0x80808080u : words; }
-};
-template <Codes kCodes>
-struct Products<kCodes, 1> : UnsignedCodes<kCodes> {
-  static constexpr Form kForm = Form::kBytes;
   __m512i sum = {};  // not an intrinsic: an implicit constructor has no level
 
+  static CLIKA_INLINE vu prepare(vu words) { return kCodes == Codes::kSigned ? words ^ 0x80808080u : words; }
   CLIKA_INLINE void add(vu words, const uint8_t* a, int j) {
     sum = _mm512_dpbusd_epi32(sum, (__m512i)words, _mm512_set1_epi32(word_at(a + 4 * j)));
   }
   CLIKA_INLINE vi total() const { return (vi)sum; }
 };
-template <Codes kCodes>
-struct Products<kCodes, 2> : UnsignedCodes<kCodes> {
-  static constexpr Form kForm = Form::kSplit;
-  __m512i high = {};
-  __m512i low = {};
 
-  CLIKA_INLINE void add(vu words, const uint8_t* a, int j) {
-    high = _mm512_dpbusd_epi32(high, (__m512i)words, _mm512_set1_epi32(word_at(a + 4 * j)));
-    low = _mm512_dpbusd_epi32(low, (__m512i)words, _mm512_set1_epi32(word_at(a + kBlock + 4 * j)));
-  }
-  CLIKA_INLINE vi total() const { return (vi)_mm512_add_epi32(_mm512_slli_epi32(high, 8), low); }
-};
-
-template <Form kForm>
 CLIKA_INLINE void store_codes(uint8_t* p, const vi (&x)[kBlockLanes]) {
   for (int i = 0; i < kBlockLanes; ++i) {
-    const __m512i whole = (__m512i)x[i];
-    if constexpr (kForm == Form::kBytes) {
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(p + i * W),
-                       _mm512_maskz_cvtepi32_epi8(static_cast<__mmask16>(-1), whole));
-      continue;
-    }
-    const __m512i high = _mm512_srai_epi32(_mm512_add_epi32(whole, _mm512_set1_epi32(128)), 8);
-    // The low byte of q is the low byte of q - 256 * high.
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p + i * W),
-                     _mm512_maskz_cvtepi32_epi8(static_cast<__mmask16>(-1), high));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + kBlock + i * W),
-                     _mm512_maskz_cvtepi32_epi8(static_cast<__mmask16>(-1), whole));
+                     _mm512_maskz_cvtepi32_epi8(static_cast<__mmask16>(-1), (__m512i)x[i]));
   }
 }
 CLIKA_INLINE int32_t max_lane(vi x) { return _mm512_reduce_max_epi32((__m512i)x); }
@@ -152,10 +116,9 @@ CLIKA_INLINE int32_t sum_lanes(vi x) { return _mm512_reduce_add_epi32((__m512i)x
 CLIKA_INLINE __m256i four_codes(const uint8_t* a) { return _mm256_set1_epi32(word_at(a)); }
 CLIKA_INLINE __m256i sum_pairs(__m256i x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(1)); }
 
-// Sums of 16 bits: eight words of two products each reach 8 * 2 * 15 * 128 = 30720.
+// Sums of 16 bits: eight words of two products each reach 8 * 2 * 15 * 127 = 30480.
 template <>
-struct Products<Codes::kNibbles, 1> {
-  static constexpr Form kForm = Form::kBytes;
+struct Products<Codes::kNibbles> {
   static constexpr int kSignedOffset = 0;
   __m256i sum = {};  // not an intrinsic: an implicit constructor has no level
 
@@ -167,8 +130,7 @@ struct Products<Codes::kNibbles, 1> {
 };
 // Two products reach 2 * 127 * 127 = 32258, signed ones 2 * 128 * 127 = 32512.
 template <>
-struct Products<Codes::kUnsigned, 1> {
-  static constexpr Form kForm = Form::kBytes;
+struct Products<Codes::kUnsigned> {
   static constexpr int kSignedOffset = 0;
   __m256i sum = {};
 
@@ -183,8 +145,7 @@ struct SignedWords {
   __m256i sign;
 };
 template <>
-struct Products<Codes::kSigned, 1> {
-  static constexpr Form kForm = Form::kBytes;
+struct Products<Codes::kSigned> {
   static constexpr int kSignedOffset = 0;
   __m256i sum = {};
 
@@ -199,86 +160,12 @@ struct Products<Codes::kSigned, 1> {
   CLIKA_INLINE vi total() const { return (vi)sum; }
 };
 
-template <>
-struct Products<Codes::kNibbles, 2> {
-  static constexpr Form kForm = Form::kSplit;
-  static constexpr int kSignedOffset = 0;
-  __m256i high = {};
-  __m256i low = {};
-
-  static CLIKA_INLINE vu prepare(vu words) { return words; }
-  CLIKA_INLINE void add(vu words, const uint8_t* a, int j) {
-    const __m256i w = (__m256i)words;
-    high = _mm256_add_epi16(high, _mm256_maddubs_epi16(w, four_codes(a + 4 * j)));
-    low = _mm256_add_epi16(low, _mm256_maddubs_epi16(w, four_codes(a + kBlock + 4 * j)));
-  }
-  CLIKA_INLINE vi total() const {
-    return (vi)_mm256_add_epi32(_mm256_madd_epi16(high, _mm256_set1_epi16(256)), sum_pairs(low));
-  }
-};
-
-// The codes as int16: the even columns of a word and the odd ones.
-struct SplitWords {
-  __m256i even;
-  __m256i odd;
-};
-struct WideProducts {
-  static constexpr Form kForm = Form::kPairs;
-  static constexpr int kSignedOffset = 0;
-  __m256i sum = {};
-
-  CLIKA_INLINE void add(const SplitWords& words, const uint8_t* a, int j) {
-    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(words.even, four_codes(a + 8 * j)));
-    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(words.odd, four_codes(a + 8 * j + 4)));
-  }
-  CLIKA_INLINE vi total() const { return (vi)sum; }
-};
-template <>
-struct Products<Codes::kSigned, 2> : WideProducts {
-  static CLIKA_INLINE SplitWords prepare(vu words) {
-    const __m256i w = (__m256i)words;
-    return {_mm256_srai_epi16(_mm256_slli_epi16(w, 8), 8), _mm256_srai_epi16(w, 8)};
-  }
-};
-template <>
-struct Products<Codes::kUnsigned, 2> : WideProducts {
-  static CLIKA_INLINE SplitWords prepare(vu words) {
-    const __m256i w = (__m256i)words;
-    return {_mm256_and_si256(w, _mm256_set1_epi16(0xff)), _mm256_srli_epi16(w, 8)};
-  }
-};
-
-template <Form kForm>
 CLIKA_INLINE void store_codes(uint8_t* p, const vi (&x)[kBlockLanes]) {
-  if constexpr (kForm == Form::kPairs) {
-    const __m256i pairs = _mm256_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15,  //
-                                           0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
-    for (int i = 0; i < 2; ++i) {
-      const __m256i mixed = _mm256_packs_epi32((__m256i)x[2 * i], (__m256i)x[2 * i + 1]);  // quarters 0 2 1 3
-      const __m256i ordered = _mm256_permute4x64_epi64(mixed, 0xd8);
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(p) + i, _mm256_shuffle_epi8(ordered, pairs));
-    }
-  } else if constexpr (kForm == Form::kBytes) {
-    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);  // from quarters 0 2 4 6 1 3 5 7
-    const __m256i first = _mm256_packs_epi32((__m256i)x[0], (__m256i)x[1]);
-    const __m256i second = _mm256_packs_epi32((__m256i)x[2], (__m256i)x[3]);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
-                        _mm256_permutevar8x32_epi32(_mm256_packs_epi16(first, second), order));
-  } else {
-    static_assert(kForm == Form::kSplit, "the last form of this level");
-    __m256i high[2];
-    __m256i low[2];
-    for (int i = 0; i < 2; ++i) {
-      const __m256i q = _mm256_packs_epi32((__m256i)x[2 * i], (__m256i)x[2 * i + 1]);
-      // 32639 + 128 is the largest int16.
-      high[i] = _mm256_srai_epi16(_mm256_add_epi16(q, _mm256_set1_epi16(128)), 8);
-      low[i] = _mm256_sub_epi16(q, _mm256_slli_epi16(high[i], 8));
-    }
-    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);  // from quarters 0 2 4 6 1 3 5 7
-    __m256i* to = reinterpret_cast<__m256i*>(p);
-    _mm256_storeu_si256(to, _mm256_permutevar8x32_epi32(_mm256_packs_epi16(high[0], high[1]), order));
-    _mm256_storeu_si256(to + 1, _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low[0], low[1]), order));
-  }
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);  // from quarters 0 2 4 6 1 3 5 7
+  const __m256i first = _mm256_packs_epi32((__m256i)x[0], (__m256i)x[1]);
+  const __m256i second = _mm256_packs_epi32((__m256i)x[2], (__m256i)x[3]);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                      _mm256_permutevar8x32_epi32(_mm256_packs_epi16(first, second), order));
 }
 CLIKA_INLINE int32_t max_lane(vi x) {
   __m128i h = _mm_max_epi32(_mm256_castsi256_si128((__m256i)x), _mm256_extracti128_si256((__m256i)x, 1));
@@ -293,8 +180,7 @@ CLIKA_INLINE int32_t sum_lanes(vi x) {
 
 #elif CLIKA_ARM && CLIKA_LEVEL >= 1
 template <Codes kCodes>
-struct Products<kCodes, 1> {
-  static constexpr Form kForm = Form::kBytes;
+struct Products {
   static constexpr int kSignedOffset = 0;
   int32x4_t sum = {};  // not an intrinsic: an implicit constructor has no level
 
@@ -304,51 +190,26 @@ struct Products<kCodes, 1> {
   }
   CLIKA_INLINE vi total() const { return (vi)sum; }
 };
-template <Codes kCodes>
-struct Products<kCodes, 2> {
-  static constexpr Form kForm = Form::kSplit;
-  static constexpr int kSignedOffset = 0;
-  int32x4_t high = {};
-  int32x4_t low = {};
 
-  static CLIKA_INLINE vu prepare(vu words) { return words; }
-  CLIKA_INLINE void add(vu words, const uint8_t* a, int j) {
-    const int8x16_t w = (int8x16_t)words;
-    high = vdotq_s32(high, w, vreinterpretq_s8_s32(vdupq_n_s32(word_at(a + 4 * j))));
-    low = vdotq_s32(low, w, vreinterpretq_s8_s32(vdupq_n_s32(word_at(a + kBlock + 4 * j))));
-  }
-  CLIKA_INLINE vi total() const { return (vi)vaddq_s32(vshlq_n_s32(high, 8), low); }
-};
-
-template <Form kForm>
 CLIKA_INLINE void store_codes(uint8_t* p, const vi (&x)[kBlockLanes]) {
   for (int i = 0; i < kBlockLanes; i += 2) {
     const int16x8_t q = vcombine_s16(vmovn_s32((int32x4_t)x[i]), vmovn_s32((int32x4_t)x[i + 1]));
-    if constexpr (kForm == Form::kBytes) {
-      vst1_s8(reinterpret_cast<int8_t*>(p) + 4 * i, vmovn_s16(q));
-      continue;
-    }
-    const int16x8_t high = vshrq_n_s16(vaddq_s16(q, vdupq_n_s16(128)), 8);  // 32639 + 128 is the largest int16
-    vst1_s8(reinterpret_cast<int8_t*>(p) + 4 * i, vmovn_s16(high));
-    // The low byte of q is the low byte of q - 256 * high.
-    vst1_s8(reinterpret_cast<int8_t*>(p) + kBlock + 4 * i, vmovn_s16(q));
+    vst1_s8(reinterpret_cast<int8_t*>(p) + 4 * i, vmovn_s16(q));
   }
 }
 CLIKA_INLINE int32_t max_lane(vi x) { return vmaxvq_s32((int32x4_t)x); }
 CLIKA_INLINE int32_t sum_lanes(vi x) { return vaddvq_s32((int32x4_t)x); }
 
 #else
-template <Codes kCodes, int B>
+template <Codes kCodes>
 struct Products {
-  using Code = std::conditional_t<B == 1, int8_t, int16_t>;
-  static constexpr Form kForm = B == 1 ? Form::kBytes : Form::kPlain;
   static constexpr int kSignedOffset = 0;
   vi sum = {};
 
   static CLIKA_INLINE vu prepare(vu words) { return words; }
   CLIKA_INLINE void add(vu words, const uint8_t* a, int j) {
-    Code x[4];
-    std::memcpy(x, a + sizeof(x) * static_cast<size_t>(j), sizeof(x));
+    int8_t x[4];
+    std::memcpy(x, a + 4 * j, sizeof(x));
     for (int c = 0; c < 4; ++c) {
       sum += (kCodes == Codes::kSigned ? signed_byte(words, c) : unsigned_byte(words, c)) *
              static_cast<int32_t>(x[c]);
@@ -357,18 +218,11 @@ struct Products {
   CLIKA_INLINE vi total() const { return sum; }
 };
 
-typedef int16_t vshort __attribute__((vector_size(2 * W)));
 typedef int8_t vbyte_codes __attribute__((vector_size(W)));
-template <Form kForm>
 CLIKA_INLINE void store_codes(uint8_t* p, const vi (&x)[kBlockLanes]) {
   for (int i = 0; i < kBlockLanes; ++i) {
-    if constexpr (kForm == Form::kBytes) {
-      const vbyte_codes narrow = __builtin_convertvector(x[i], vbyte_codes);
-      std::memcpy(p + i * W, &narrow, W);
-    } else {
-      const vshort narrow = __builtin_convertvector(x[i], vshort);
-      std::memcpy(p + 2 * i * W, &narrow, 2 * W);
-    }
+    const vbyte_codes narrow = __builtin_convertvector(x[i], vbyte_codes);
+    std::memcpy(p + i * W, &narrow, W);
   }
 }
 CLIKA_INLINE int32_t max_lane(vi x) { return std::max(std::max(x[0], x[1]), std::max(x[2], x[3])); }
@@ -376,14 +230,14 @@ CLIKA_INLINE int32_t sum_lanes(vi x) { return (x[0] + x[1]) + (x[2] + x[3]); }
 #endif
 
 // The integer products of T tokens, words j and j + 1 at a time; `a[t]` are the tokens' codes.
-template <Codes kCodes, int T, int B>
+template <Codes kCodes, int T>
 struct TileProducts {
-  Products<kCodes, B> token[T];
+  Products<kCodes> token[T];
 
-  CLIKA_INLINE void add(vu first, vu second, const uint8_t (&a)[T][B * kBlock], int j) {
-    const auto w0 = Products<kCodes, B>::prepare(first);
+  CLIKA_INLINE void add(vu first, vu second, const uint8_t (&a)[T][kBlock], int j) {
+    const auto w0 = Products<kCodes>::prepare(first);
     for (int t = 0; t < T; ++t) token[t].add(w0, a[t], j);
-    const auto w1 = Products<kCodes, B>::prepare(second);
+    const auto w1 = Products<kCodes>::prepare(second);
     for (int t = 0; t < T; ++t) token[t].add(w1, a[t], j + 1);
   }
   CLIKA_INLINE vi total(int t) const { return token[t].total(); }
@@ -391,42 +245,34 @@ struct TileProducts {
 
 #if CLIKA_ARM && CLIKA_LEVEL == 2
 // smmla multiplies two tokens by two rows, eight columns deep: tokens go in pairs, an odd last one beside itself.
-template <int T, int B>
+template <int T>
 struct PairProducts {
   static constexpr int kPairs = (T + 1) / 2;
-  // [byte, the high one first][pair][rows 0 1, rows 2 3]: token 0 with two rows, token 1 with two rows
-  int32x4_t sum[B][kPairs][2] = {};
+  // [pair][rows 0 1, rows 2 3]: token 0 with two rows, token 1 with two rows
+  int32x4_t sum[kPairs][2] = {};
 
   static CLIKA_INLINE int8x16_t two(const uint8_t* first, const uint8_t* second) {
     return vcombine_s8(vld1_s8(reinterpret_cast<const int8_t*>(first)),
                        vld1_s8(reinterpret_cast<const int8_t*>(second)));
   }
-  CLIKA_INLINE void add(vu first, vu second, const uint8_t (&a)[T][B * kBlock], int j) {
+  CLIKA_INLINE void add(vu first, vu second, const uint8_t (&a)[T][kBlock], int j) {
     const int8x16_t rows[2] = {vreinterpretq_s8_u32(vzip1q_u32((uint32x4_t)first, (uint32x4_t)second)),
                                vreinterpretq_s8_u32(vzip2q_u32((uint32x4_t)first, (uint32x4_t)second))};
     for (int p = 0; p < kPairs; ++p) {
-      const uint8_t* one = a[2 * p] + 4 * j;
-      const uint8_t* other = a[2 * p + 1 < T ? 2 * p + 1 : 2 * p] + 4 * j;
-      for (int b = 0; b < B; ++b) {
-        const int8x16_t tokens = two(one + b * kBlock, other + b * kBlock);
-        for (int r = 0; r < 2; ++r) sum[b][p][r] = vmmlaq_s32(sum[b][p][r], tokens, rows[r]);
-      }
+      const int8x16_t tokens = two(a[2 * p] + 4 * j, a[2 * p + 1 < T ? 2 * p + 1 : 2 * p] + 4 * j);
+      for (int r = 0; r < 2; ++r) sum[p][r] = vmmlaq_s32(sum[p][r], tokens, rows[r]);
     }
   }
   CLIKA_INLINE vi total(int t) const {
-    int32x4_t whole[2];
-    for (int r = 0; r < 2; ++r) {
-      whole[r] = sum[0][t / 2][r];
-      for (int b = 1; b < B; ++b) whole[r] = vaddq_s32(vshlq_n_s32(whole[r], 8), sum[b][t / 2][r]);
-    }
-    return t % 2 == 0 ? (vi)vcombine_s32(vget_low_s32(whole[0]), vget_low_s32(whole[1]))
-                      : (vi)vcombine_s32(vget_high_s32(whole[0]), vget_high_s32(whole[1]));
+    const int32x4_t* pair = sum[t / 2];
+    return t % 2 == 0 ? (vi)vcombine_s32(vget_low_s32(pair[0]), vget_low_s32(pair[1]))
+                      : (vi)vcombine_s32(vget_high_s32(pair[0]), vget_high_s32(pair[1]));
   }
 };
-template <int T, int B>
-struct TileProducts<Codes::kNibbles, T, B> : PairProducts<T, B> {};
-template <int T, int B>
-struct TileProducts<Codes::kUnsigned, T, B> : PairProducts<T, B> {};
-template <int T, int B>
-struct TileProducts<Codes::kSigned, T, B> : PairProducts<T, B> {};
+template <int T>
+struct TileProducts<Codes::kNibbles, T> : PairProducts<T> {};
+template <int T>
+struct TileProducts<Codes::kUnsigned, T> : PairProducts<T> {};
+template <int T>
+struct TileProducts<Codes::kSigned, T> : PairProducts<T> {};
 #endif

@@ -14,35 +14,28 @@
 #include "linear.hpp"
 
 #if CLIKA_X86 && CLIKA_LEVEL == 2
-// A broadcast of four codes meets both groups; the bytes of wide codes follow each other in one sum, the high ones
-// first.
-template <Codes kCodes, int H, bool kMinimum, int B, int T>
-void multiply_unpacked(const uint8_t* panels, int64_t parts, const uint8_t* tokens, float* sums, int64_t pitch) {
+// A broadcast of four codes meets both groups.
+template <Codes kCodes, int H, bool kMinimum, int T>
+void multiply_unpacked(const uint8_t* panels, int64_t parts, const uint8_t* tokens, const uint8_t* fine, float* sums,
+                       int64_t pitch) {
   using Part = PanelPart<kCodes, H, kMinimum>;
   constexpr int kWords = 8 / H;
-  const auto* a = reinterpret_cast<const ActBlock<T, H, B>*>(tokens);
+  const auto* a = reinterpret_cast<const ActBlock<T, H>*>(tokens);
+  const auto* second = reinterpret_cast<const FineCodes<H>*>(fine);
   const uint8_t* panel[2] = {panels, panels + parts * Part::kBytes};
   for (int64_t i = 0; i < parts; ++i) {
     const Part part[2] = {{panel[0] + i * Part::kBytes}, {panel[1] + i * Part::kBytes}};
 #pragma GCC unroll 2
     for (int h = 0; h < H; ++h) {
       vi total[T][2] = {};
-#pragma GCC unroll 2
-      for (int b = 0; b < B; ++b) {
-        if (b > 0) {
-          for (int t = 0; t < T; ++t) {
-            for (int g = 0; g < 2; ++g) total[t][g] <<= 8;
-          }
-        }
 #pragma GCC unroll 8
-        for (int j = h * kWords; j < (h + 1) * kWords; ++j) {
-          const __m512i words[2] = {(__m512i)part[0].codes(0, j), (__m512i)part[1].codes(0, j)};
+      for (int j = h * kWords; j < (h + 1) * kWords; ++j) {
+        const __m512i words[2] = {(__m512i)part[0].codes(0, j), (__m512i)part[1].codes(0, j)};
 #pragma GCC unroll 8
-          for (int t = 0; t < T; ++t) {
-            const __m512i four = _mm512_set1_epi32(word_at(a[i].q[t] + b * kBlock + 4 * j));
-            for (int g = 0; g < 2; ++g) {
-              total[t][g] = (vi)_mm512_dpbusd_epi32((__m512i)total[t][g], words[g], four);
-            }
+        for (int t = 0; t < T; ++t) {
+          const __m512i four = _mm512_set1_epi32(word_at(a[i].q[t] + 4 * j));
+          for (int g = 0; g < 2; ++g) {
+            total[t][g] = (vi)_mm512_dpbusd_epi32((__m512i)total[t][g], words[g], four);
           }
         }
       }
@@ -57,17 +50,26 @@ void multiply_unpacked(const uint8_t* panels, int64_t parts, const uint8_t* toke
         }
       }
     }
+    for (uint32_t left = a[i].refined; left != 0; left &= left - 1) {
+      const int t = __builtin_ctz(left);
+      for (int g = 0; g < 2; ++g) {
+        float* sum = sums + g * pitch + t * W;
+        store(sum, add_fine(part[g], 0, second[i * T + t], a[i].d[t], load(sum)));
+      }
+    }
   }
 }
 #else
-template <Codes kCodes, int H, bool kMinimum, int B, int T>
-void multiply_unpacked(const uint8_t* panel, int64_t parts, const uint8_t* tokens, float* sums, int64_t) {
+template <Codes kCodes, int H, bool kMinimum, int T>
+void multiply_unpacked(const uint8_t* panel, int64_t parts, const uint8_t* tokens, const uint8_t* fine, float* sums,
+                       int64_t) {
   using Part = PanelPart<kCodes, H, kMinimum>;
-  const auto* a = reinterpret_cast<const ActBlock<T, H, B>*>(tokens);
+  const auto* a = reinterpret_cast<const ActBlock<T, H>*>(tokens);
+  const auto* second = reinterpret_cast<const FineCodes<H>*>(fine);
   vf total[T];
   for (int t = 0; t < T; ++t) total[t] = load(sums + t * W);
   for (int64_t part = 0; part < parts; ++part) {
-    multiply_part(Part{panel}, 0, a[part], total);
+    multiply_part(Part{panel}, 0, a[part], second + part * T, total);
     panel += Part::kBytes;
   }
   for (int t = 0; t < T; ++t) store(sums + t * W, total[t]);
@@ -81,25 +83,20 @@ constexpr bool is_used(Codes codes, int halves, bool minimum) {
                                                   : codes == Codes::kUnsigned && !minimum);
 }
 
-template <Codes kCodes, int H, bool kMinimum, int B, int... T>
+template <Codes kCodes, int H, bool kMinimum, int... T>
 constexpr void fill(PanelKernels* kernels, std::integer_sequence<int, T...>) {
   if constexpr (is_used(kCodes, H, kMinimum)) {
-    PanelKernel* to = kernels->at[static_cast<int>(kCodes)][H - 1][kMinimum][B - 1];
-    ((to[T] = multiply_unpacked<kCodes, H, kMinimum, B, T + 1>), ...);
+    PanelKernel* to = kernels->at[static_cast<int>(kCodes)][H - 1][kMinimum];
+    ((to[T] = multiply_unpacked<kCodes, H, kMinimum, T + 1>), ...);
   }
-}
-template <Codes kCodes, int H, bool kMinimum>
-constexpr void fill_both(PanelKernels* kernels) {
-  constexpr auto kTokens = std::make_integer_sequence<int, kPanelTokens>();
-  fill<kCodes, H, kMinimum, 1>(kernels, kTokens);
-  fill<kCodes, H, kMinimum, 2>(kernels, kTokens);
 }
 template <Codes kCodes>
 constexpr void fill_codes(PanelKernels* kernels) {
-  fill_both<kCodes, 1, false>(kernels);
-  fill_both<kCodes, 1, true>(kernels);
-  fill_both<kCodes, 2, false>(kernels);
-  fill_both<kCodes, 2, true>(kernels);
+  constexpr auto kTokens = std::make_integer_sequence<int, kPanelTokens>();
+  fill<kCodes, 1, false>(kernels, kTokens);
+  fill<kCodes, 1, true>(kernels, kTokens);
+  fill<kCodes, 2, false>(kernels, kTokens);
+  fill<kCodes, 2, true>(kernels, kTokens);
 }
 constexpr PanelKernels all_kernels() {
   PanelKernels kernels = {};

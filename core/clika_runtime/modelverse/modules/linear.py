@@ -10,11 +10,10 @@ __all__ = ["Linear"]
 
 
 class Linear(nn.Linear):
-    """An ``nn.Linear`` that says how it is split over several devices, and what it bears.
+    """An ``nn.Linear`` that says how it is split over several devices.
 
     ``shard`` is "col" (outputs are split: each device has some rows of the weight), "row" (inputs
-    are split: the partial results are summed) or None. It has no effect on one device.
-    ``coarse``: under the fast mode a packed weight meets inputs of 8 bits, not of 16."""
+    are split: the partial results are summed) or None. It has no effect on one device."""
 
     def __init__(
         self,
@@ -23,11 +22,9 @@ class Linear(nn.Linear):
         bias: bool = False,
         dtype: Any = None,
         shard: str | None = None,
-        coarse: bool = False,
     ) -> None:
         super().__init__(in_features, out_features, bias=bias, dtype=dtype)
         self.shard = shard
-        self.coarse = coarse
 
     def extra_repr(self) -> str:
         shard = f", shard='{self.shard}'" if self.shard else ""

@@ -27,8 +27,8 @@ class GatedMLP(nn.Module):
         super().__init__()
         self.activation = activation
         wide = (hidden_size, intermediate_size, bias, dtype, "col")
-        self.gate_proj = Linear(*wide, coarse=True)
-        self.up_proj = Linear(*wide, coarse=True)
+        self.gate_proj = Linear(*wide)
+        self.up_proj = Linear(*wide)
         self.down_proj = Linear(intermediate_size, hidden_size, bias, dtype, shard="row")
 
     def forward(self, x: Any) -> Any:
