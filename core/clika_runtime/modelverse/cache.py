@@ -150,7 +150,9 @@ class CacheStep:
 
     It holds tensors, real ones or traced ones; each append makes a new version of the pool, which
     later reads of the same step use. ``max_tokens`` is the longest sequence that the cache takes:
-    what depends on a model's window depends on that, never on a sequence's length."""
+    what depends on a model's window depends on that, never on a sequence's length. ``row_bounds``
+    ``[B + 1]`` says how many rows of each sequence are wanted, like ``cu_seqlens``, where those are
+    its last tokens; None where they may be any."""
 
     def __init__(
         self,
@@ -162,8 +164,10 @@ class CacheStep:
         kv_lens: Any,
         *,
         max_tokens: int,
+        row_bounds: Any = None,
     ) -> None:
         self._specs = specs
+        self.row_bounds = row_bounds
         self.max_tokens = max_tokens
         self.pools = list(pools)
         self._slots = slots
@@ -183,13 +187,15 @@ class CacheStep:
         softcap: float = 0.0,
         sinks: Any = None,
         causal: bool = True,
+        last: bool = False,
     ) -> Any:
         """Appends the new keys and values of a layer, then attends over all that the sequence
         holds.
 
         q ``[T, Hq, dk]``, k ``[T, H, dk]``, v ``[T, H, dv]`` -> ``[T, Hq, dv]``. Scores are ``scale
         * q.k``, capped by ``softcap * tanh(score / softcap)`` when it is not 0; ``window`` limits
-        how far back a token sees; ``sinks`` ``[Hq]`` join the softmax's denominator."""
+        how far back a token sees; ``sinks`` ``[Hq]`` join the softmax's denominator. With ``last``
+        q and the result are those of the rows wanted, the last tokens of their sequences."""
         keys, values = self.pools[layer]
         keys = crt.kv_append(keys, k, self._slots)
         values = crt.kv_append(values, v, self._slots)
@@ -199,7 +205,7 @@ class CacheStep:
             keys,
             values,
             self._block_table,
-            self._cu_seqlens,
+            self.row_bounds if last else self._cu_seqlens,
             self._kv_lens,
             sinks,
             causal=causal,

@@ -193,6 +193,8 @@ class Engine:
             limit = key.tokens if key.kind == "logits" else key.batch
             wanted = (1, None) if key.kind == "fill" else size("rows", limit)
             given("rows", crt.int32, wanted)
+            if key.kind != "logits":
+                given("row_bounds", crt.int32, bound)
         if key.kind in ("decode", "sample"):
             for name in ("temperature", "top_p", "min_p"):
                 given(name, crt.float32, wanted)
@@ -229,6 +231,7 @@ class Engine:
             of["cu_seqlens"],
             of["kv_lens"],
             max_tokens=self.cache.config.max_tokens,
+            row_bounds=of.get("row_bounds"),
         )
         hidden = self.model(of["tokens"], of["positions"], step, of.get("rows"))
         if kind == "fill":
@@ -309,9 +312,13 @@ class Engine:
             inputs.update(sampling)
         else:
             inputs["rows"] = np.array([len(arrays.positions) - 1], np.int32)
+            wanted = [len(work) - 1]
+        counts = np.zeros(len(work) + 1, np.int32)
+        counts[1:][wanted] = 1
+        inputs["row_bounds"] = np.cumsum(counts, dtype=np.int32)
         plan = self.plan(kind, len(arrays.positions), len(work))
         results = plan.run(self._inputs(inputs))
-        return list(results[0].tolist()) if wanted else []
+        return list(results[0].tolist()) if kind == "sample" else []
 
     # ---- scoring
     def extend(

@@ -298,8 +298,12 @@ class GemmaSandwichLayer(GemmaDecoderLayer):
         self.pre_feedforward_layernorm: Any = norm(config.hidden_size)
         self.post_feedforward_layernorm: Any = norm(config.hidden_size)
 
-    def forward(self, x: Any, h: Any, positions: Any, step: Any, next_norm: Any) -> tuple[Any, Any]:
-        attended = self.post_attention_layernorm(self.self_attn(x, positions, step))
+    def forward(
+        self, x: Any, h: Any, positions: Any, step: Any, next_norm: Any, rows: Any = None
+    ) -> tuple[Any, Any]:
+        attended = self.post_attention_layernorm(self.self_attn(x, positions, step, rows))
+        if rows is not None:
+            h = crt.index_select(h, 0, rows)
         h, x = self.pre_feedforward_layernorm.add(attended, h)
         h, x = next_norm.add(self.post_feedforward_layernorm(self.mlp(x)), h)
         return x, h

@@ -41,11 +41,11 @@ CLIKA_INLINE void with_input(const Linear& p, const Body& body) {
   }
 }
 
-// Calls body with std::integral_constant<int, n> for n in [1, Most].
+// Calls body with std::integral_constant<int, n> for the power of two n <= Most that holds `tokens`.
 template <int Most, class Body>
-CLIKA_INLINE void with_count(int64_t n, const Body& body) {
+CLIKA_INLINE void with_tile(int64_t tokens, const Body& body) {
   if constexpr (Most > 1) {
-    if (n < Most) return with_count<Most - 1>(n, body);
+    if (tokens <= Most / 2) return with_tile<Most / 2>(tokens, body);
   }
   body(std::integral_constant<int, Most>{});
 }
@@ -255,7 +255,7 @@ CLIKA_INLINE vu one_exact_word(const Format& format, int part, int j) {
 // ------------------------------------------------------------------ integer dots over quantized activations
 // A few tokens meet the packed weight itself; many meet panels of 256 columns of a group, unpacked once: the same codes,
 // scales and minima, so the same bits.
-constexpr int kDirectTokens = 4;
+constexpr int kDirectTokens = CLIKA_X86 && CLIKA_LEVEL == 2 ? 8 : 4;
 constexpr int kPanelColumns = 256;
 
 // What sums of activations are for, see CodeSums.
@@ -295,8 +295,7 @@ CLIKA_INLINE vf add_fine(const Format& format, int part, const FineCodes<H>& fin
 
 // Adds the products of T tokens with one part to sums.
 template <class Format, int T, int H>
-CLIKA_INLINE void multiply_part(const Format& format, int part, const ActBlock<T, H>& a, const FineCodes<H>* fine,
-                                vf (&sums)[T]) {
+CLIKA_INLINE void multiply_part(const Format& format, int part, const ActBlock<T, H>& a, vf (&sums)[T]) {
   constexpr int kWords = 8 / H;
 #pragma GCC unroll 2
   for (int h = 0; h < H; ++h) {
@@ -312,31 +311,53 @@ CLIKA_INLINE void multiply_part(const Format& format, int part, const ActBlock<T
       sums[t] = add_products(format, a, h, t, products.total(t), scale, minimum, sums[t]);
     }
   }
-  if (__builtin_expect(a.refined != 0, 0)) {
-    for (int t = 0; t < T; ++t) {
-      if (a.refined >> t & 1) sums[t] = add_fine(format, part, fine[t], a.d[t], sums[t]);
+}
+
+// Adds the products of the second codes of a panel's columns to sums, which lie in memory here: it is rare.
+template <class Format, int T, int H>
+CLIKA_NOINLINE void add_all_fine(const uint8_t* weight, int64_t blocks, const ActBlock<T, H>* a,
+                                 const FineCodes<H>* fine, vf* sums) {
+  constexpr int64_t kBytes = kGroup * static_cast<int64_t>(sizeof(typename Format::Block));
+  for (int64_t b = 0; b < blocks; ++b) {
+    for (int part = 0; part < kParts<Format>; ++part, ++a, fine += T) {
+      for (uint32_t left = a->refined; left != 0; left &= left - 1) {
+        const int t = __builtin_ctz(left);
+        sums[t] = add_fine(Format(weight + b * kBytes), part, fine[t], a->d[t], sums[t]);
+      }
     }
   }
 }
 
-// The sums of T tokens and the rows of one group over all columns.
+// The sums of T tokens and the rows of one group over all columns: panel by panel the first codes, then the second.
 template <class Format, int T>
 CLIKA_INLINE void multiply_tile(const uint8_t* weight, const uint8_t* tile, int64_t blocks, vf (&sums)[T]) {
   constexpr int64_t kBytes = kGroup * static_cast<int64_t>(sizeof(typename Format::Block));
+  constexpr int64_t kBlocks = kPanelColumns / Format::Block::kColumns;
   const auto* a = reinterpret_cast<const ActBlock<T, Format::kHalves>*>(tile);
   const auto* fine = reinterpret_cast<const FineCodes<Format::kHalves>*>(a + blocks * kParts<Format>);
   for (int t = 0; t < T; ++t) sums[t] = zero();
-  for (int64_t b = 0; b < blocks; ++b) {
-    const Format format(weight);
-    // Ask for what comes a page later: few tokens are bound by memory, and the page walk is done early too.
-    for (int64_t i = 0; i < kBytes; i += 64) __builtin_prefetch(weight + 4096 + i);
+  for (int64_t first = 0; first < blocks; first += kBlocks) {
+    const int64_t count = std::min(kBlocks, blocks - first);
+    uint32_t refined = 0;
+    for (int64_t b = 0; b < count; ++b) {
+      const Format format(weight + b * kBytes);
+      // Ask for what comes a page later: few tokens are bound by memory, and the page walk is done early too.
+      for (int64_t i = 0; i < kBytes; i += 64) __builtin_prefetch(weight + b * kBytes + 4096 + i);
 #pragma GCC unroll 1
-    for (int part = 0; part < kParts<Format>; ++part) {
-      multiply_part(format, part, a[part], fine + part * T, sums);
+      for (int part = 0; part < kParts<Format>; ++part) {
+        multiply_part(format, part, a[b * kParts<Format> + part], sums);
+        refined |= a[b * kParts<Format> + part].refined;
+      }
     }
-    weight += kBytes;
-    a += kParts<Format>;
-    fine += kParts<Format> * T;
+    if (refined != 0) {
+      vf kept[T];
+      for (int t = 0; t < T; ++t) kept[t] = sums[t];
+      add_all_fine<Format>(weight, count, a, fine, kept);
+      for (int t = 0; t < T; ++t) sums[t] = kept[t];
+    }
+    weight += count * kBytes;
+    a += count * kParts<Format>;
+    fine += count * kParts<Format> * T;
   }
 }
 
@@ -433,22 +454,24 @@ inline uint8_t* scratch_bytes(const Linear& p, int64_t bytes) {
       p.call->core->scratch(p.call, static_cast<size_t>(std::max<int64_t>(64, bytes))));
 }
 
-// All tokens, quantized in tiles of `most`; null where scratch could not be had.
+// All tokens, quantized in tiles of `most`, the last of which is filled up where `even`; null where scratch could not
+// be had.
 template <class Format>
-uint8_t* quantize_tokens(const Linear& p, int64_t most) {
+uint8_t* quantize_tokens(const Linear& p, int64_t most, bool even) {
   constexpr int kHalves = Format::kHalves;
   const int64_t tiles = (p.m + most - 1) / most;
   const int64_t bytes = tile_bytes<kHalves>(p.k / kBlock, most);
   uint8_t* tokens = scratch_bytes(p, tiles * bytes);
   if (!tokens) return nullptr;
-  with_input(p, [&](const auto* x) {
-    const double cost = 0.3 * static_cast<double>(most * p.k);
-    parallel(p.call, tiles, piece(p.call, tiles, cost), [&](int64_t begin, int64_t end, int32_t) {
-      for (int64_t i = begin; i < end; ++i) {
-        quantize_tile<kHalves>(x + i * most * p.k, p.k, std::min(most, p.m - i * most), kSums<Format>,
-                               tokens + i * bytes);
-      }
-    });
+  const QuantizeTile quantize = quantize_tiles.of(p.x_dtype, kHalves);
+  const int64_t row = p.k * (p.x_dtype == CLIKA_FLOAT32 ? 4 : 2);
+  const double cost = 0.3 * static_cast<double>(most * p.k);
+  parallel(p.call, tiles, piece(p.call, tiles, cost), [&](int64_t begin, int64_t end, int32_t) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t rows = std::min(most, p.m - i * most);
+      quantize(static_cast<const uint8_t*>(p.x) + i * most * row, p.k, rows, even ? most : rows, kSums<Format>,
+               tokens + i * bytes);
+    }
   });
   return tokens;
 }
@@ -456,36 +479,41 @@ uint8_t* quantize_tokens(const Linear& p, int64_t most) {
 template <class Format>
 int32_t run_direct(const Linear& p) {
   const PackedWeight<Format> weight(p);
-  const uint8_t* tokens = quantize_tokens<Format>(p, kDirectTokens);
   const int64_t threads = std::max<int64_t>(1, p.call->core->num_threads());
   uint8_t* room = weight.published ? scratch_bytes(p, threads * weight.group_bytes()) : nullptr;
-  if (!tokens || (weight.published && !room)) return CLIKA_UNAVAILABLE;
+  if (weight.published && !room) return CLIKA_UNAVAILABLE;
   const int64_t groups = group_count(p.n, kGroup);
   // Nanoseconds: at 16 bytes each when one token streams the weights, at 128 operations each otherwise.
   const double cost = std::max(static_cast<double>(weight.group_bytes()) / 16.0,
                                static_cast<double>(kGroup * p.k * 2 * p.m) / 128.0);
-  with_count<kDirectTokens>(p.m, [&](auto count) {
+  int32_t status = CLIKA_OK;
+  with_tile<kDirectTokens>(p.m, [&](auto size) {
+    const uint8_t* tokens = quantize_tokens<Format>(p, size(), true);
+    if (!tokens) {
+      status = CLIKA_UNAVAILABLE;
+      return;
+    }
     parallel(p.call, groups, piece(p.call, groups, cost), [&](int64_t begin, int64_t end, int32_t worker) {
       for (int64_t g = begin; g < end; ++g) {
-        vf sums[count()];
+        vf sums[size()];
         const uint8_t* data = weight.columns(g, 0, weight.blocks, room + worker * weight.group_bytes());
-        multiply_tile<Format, count()>(data, tokens, weight.blocks, sums);
-        for (int t = 0; t < count(); ++t) put(p, t, g, sums[t]);
+        multiply_tile<Format, size()>(data, tokens, weight.blocks, sums);
+        for (int t = 0; t < size() && t < p.m; ++t) put(p, t, g, sums[t]);
       }
     });
   });
-  return CLIKA_OK;
+  return status;
 }
 
 template <class Format>
 int32_t run_panels(const Linear& p) {
-  constexpr int64_t T = kPanelTokens;
+  const int64_t T = panel_kernels.tokens;
+  const int64_t G = panel_kernels.groups;
   constexpr int64_t kBlocks = kPanelColumns / Format::Block::kColumns;
   constexpr int64_t kRoom = kBlocks * PackedWeight<Format>::kBytes;
-  constexpr int64_t G = kPanelGroups;
-  constexpr int64_t kPanels = G * kPanelColumns / kBlock * PartOf<Format>::kBytes;
+  constexpr int64_t kPanels = kMostPanelGroups * kPanelColumns / kBlock * PartOf<Format>::kBytes;
   const PackedWeight<Format> weight(p);
-  const uint8_t* tokens = quantize_tokens<Format>(p, T);
+  const uint8_t* tokens = quantize_tokens<Format>(p, T, false);
   if (!tokens) return CLIKA_UNAVAILABLE;
   const int64_t act_blocks = p.k / kBlock;
   const int64_t bytes = tile_bytes<Format::kHalves>(act_blocks, T);
@@ -494,15 +522,14 @@ int32_t run_panels(const Linear& p) {
 
   // A unit is a strip of groups times a run of tiles: their sums, and the tokens' part that meets a panel, stay in
   // the second-level cache.
-  constexpr int64_t kStrip = 4;
-  constexpr int64_t kRun = 256 / T;
+  constexpr int64_t kStrip = 8;
   const int64_t tiles = (p.m + T - 1) / T;
   const int64_t groups = group_count(p.n, kGroup);
   const int64_t threads = std::max<int64_t>(1, p.call->core->num_threads());
   const int64_t wanted = threads > 1 ? 4 * threads : 1;
   const int64_t strip = std::max(G, std::min(kStrip, groups / wanted / G * G));
   const int64_t strips = group_count(groups, strip);
-  int64_t run = std::min(kRun, tiles);
+  int64_t run = std::min(256 / T, tiles);
   if (strips < wanted) run = std::max<int64_t>(1, std::min(run, tiles * strips / wanted));
   const int64_t runs = group_count(tiles, run);
   const int64_t sums_bytes = strip * run * T * W * static_cast<int64_t>(sizeof(float));
@@ -562,40 +589,11 @@ int32_t run_panels(const Linear& p) {
 
 // ------------------------------------------------------------------ exact: float32 values, float32 products
 // A source gives fill(group, first, last, panel): the exact values of columns [first, last) of a group's
-// rows, column by column. Four groups meet a tile of tokens at a time, two by two where the tile is wide.
-
-#if CLIKA_LEVEL == 2
-constexpr int kExactTokens = 8;
-#else
-constexpr int kExactTokens = 6;  // times 2 groups: 12 sums, the rest for values
-#endif
-constexpr int kExactGroups = 4;
-constexpr int64_t kPanel = 128;      // columns decoded at a time: the panels stay in the first-level cache
+// rows, column by column. Four groups meet a tile of tokens at a time.
 constexpr int64_t kExactTiles = 16;  // tiles that share decoded panels
 
-// Adds columns of G groups times T tokens to sums[g][t], which lie `pitch` floats apart from group to group.
-template <int G, int T>
-CLIKA_INLINE void multiply_panel(const float* panel, const float* x, int64_t columns, float* sums,
-                                 int64_t pitch) {
-  vf total[G][T];
-  for (int g = 0; g < G; ++g) {
-    for (int t = 0; t < T; ++t) total[g][t] = load(sums + g * pitch + t * W);
-  }
-  for (int64_t k = 0; k < columns; ++k) {
-    vf value[G];
-    for (int g = 0; g < G; ++g) value[g] = load(panel + (g * kPanel + k) * W);
-    for (int t = 0; t < T; ++t) {
-      const vf s = splat(x[k * T + t]);
-      for (int g = 0; g < G; ++g) total[g][t] = fma(value[g], s, total[g][t]);
-    }
-  }
-  for (int g = 0; g < G; ++g) {
-    for (int t = 0; t < T; ++t) store(sums + g * pitch + t * W, total[g][t]);
-  }
-}
-
 // The exact products of one token with G groups, straight from a packed block column of each: in the order
-// and with the bits of multiply_panel, without a panel.
+// and with the bits of exact_kernels, without a panel.
 template <class Format, int G, int... Is>
 CLIKA_INLINE void multiply_column(const Format (&formats)[G], int part, const float* x, vf (&sums)[G],
                                   std::integer_sequence<int, Is...>) {
@@ -677,7 +675,7 @@ int32_t run_exact(const Linear& p, const Source& source) {
   }
   parallel(p.call, units, piece(p.call, units, cost), [&](int64_t begin, int64_t end, int32_t) {
     constexpr int64_t kPitch = kExactTiles * T * W;
-    alignas(64) float panels[kExactGroups * kPanel * W];
+    alignas(64) float panels[kExactGroups * kExactColumns * W];
     alignas(64) float sums[kExactGroups * kPitch];
     for (int64_t u = begin; u < end; ++u) {
       const int64_t group = (u / runs) * kExactGroups;
@@ -690,18 +688,13 @@ int32_t run_exact(const Linear& p, const Source& source) {
       for (int64_t g = 0; g < kExactGroups; ++g) std::memset(sums + g * kPitch, 0, used);
       // Groups past the last one are zeros; their sums are not written.
       if (count < kExactGroups) std::memset(panels, 0, sizeof(panels));
-      for (int64_t k = 0; k < p.k; k += kPanel) {
-        const int64_t columns = std::min(kPanel, p.k - k);
-        for (int64_t g = 0; g < count; ++g) source.fill(group + g, k, k + columns, panels + g * kPanel * W);
+      for (int64_t k = 0; k < p.k; k += kExactColumns) {
+        const int64_t columns = std::min(kExactColumns, p.k - k);
+        for (int64_t g = 0; g < count; ++g) source.fill(group + g, k, k + columns, panels + g * kExactColumns * W);
         for (int64_t i = first_tile; i < last_tile; ++i) {
           float* to = sums + (i * T - first_token) * W;
-          with_count<kExactTokens>(std::min(T, p.m - i * T), [&](auto size) {
-            constexpr int kAtOnce = size() <= kExactTokens / 2 ? kExactGroups : kExactGroups / 2;
-            const float* x = tokens + i * T * p.k + k * size();
-            for (int64_t g = 0; g < count; g += kAtOnce) {
-              multiply_panel<kAtOnce, size()>(panels + g * kPanel * W, x, columns, to + g * kPitch, kPitch);
-            }
-          });
+          const int64_t size = std::min(T, p.m - i * T);
+          exact_kernels.at[size - 1](panels, tokens + i * T * p.k + k * size, columns, count, to, kPitch);
         }
       }
       for (int64_t t = first_token; t < last_token; ++t) {
@@ -728,7 +721,7 @@ struct QuantizedSource {
   bool packed() const { return !published; }
 
   void fill(int64_t group, int64_t first, int64_t last, float* panel) const {
-    alignas(64) uint8_t repacked[std::max<int64_t>(1, kPanel / kColumns) * kBytes];
+    alignas(64) uint8_t repacked[std::max<int64_t>(1, kExactColumns / kColumns) * kBytes];
     const int64_t first_block = first / kColumns;
     const uint8_t* column = data + (group * blocks + first_block) * kBytes;
     if (published) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import clika_runtime as crt
 from clika_runtime import nn
 
 from ..cache import KV
@@ -61,22 +62,29 @@ class Attention(nn.Module):
         """What the layer keeps per token."""
         return KV(self.num_kv_heads, self.head_dim, self.head_dim, self.window)
 
-    def forward(self, x: Any, positions: Any, step: Any) -> Any:
+    def forward(self, x: Any, positions: Any, step: Any, rows: Any = None) -> Any:
+        """``rows`` ``[R]``, the last tokens of their sequences, are the rows wanted: keys and values
+        are those of all tokens, the result is ``[R, hidden]``."""
         tokens = x.shape[0]
-        q = self.q_proj(x).reshape((tokens, self.num_heads, self.head_dim))
+        asking, places = x, positions
+        if rows is not None:
+            asking, places = crt.index_select(x, 0, rows), crt.index_select(positions, 0, rows)
+        q = self.q_proj(asking).reshape((asking.shape[0], self.num_heads, self.head_dim))
         k = self.k_proj(x).reshape((tokens, self.num_kv_heads, self.head_dim))
         v = self.v_proj(x).reshape((tokens, self.num_kv_heads, self.head_dim))
-        q, k = self.prepare(q, k, positions, step)
-        out = step.attend(
-            self.layer, q, k, v, scale=self.scale, window=self.window, softcap=self.softcap
-        )  # [tokens, heads, head_dim]
-        return self.o_proj(out.reshape((tokens, self.num_heads * self.head_dim)))
-
-    def prepare(self, q: Any, k: Any, positions: Any, step: Any) -> tuple[Any, Any]:
-        """Queries and keys as attention takes them: normed, then turned by their positions."""
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         if self.rotary is not None:
-            q = self.rotary(q, positions, step.max_tokens)
+            q = self.rotary(q, places, step.max_tokens)
             k = self.rotary(k, positions, step.max_tokens)
-        return q, k
+        out = step.attend(
+            self.layer,
+            q,
+            k,
+            v,
+            scale=self.scale,
+            window=self.window,
+            softcap=self.softcap,
+            last=rows is not None,
+        )  # [tokens or R, heads, head_dim]
+        return self.o_proj(out.reshape((out.shape[0], self.num_heads * self.head_dim)))

@@ -32,9 +32,19 @@ class DecoderLayer(nn.Module):
         self.input_layernorm = nn.RMSNorm(hidden_size, eps, dtype, offset)
         self.post_attention_layernorm = nn.RMSNorm(hidden_size, eps, dtype, offset)
 
-    def forward(self, x: Any, h: Any, positions: Any, step: Any, next_norm: Any) -> tuple[Any, Any]:
-        """``x`` is the normed stream, ``h`` the residual; returns both for the next block."""
-        h, x = self.post_attention_layernorm.add(self.self_attn(x, positions, step), h)
+    #: Whether ``forward`` takes ``rows``; a block that does not may leave it out.
+    takes_rows = True
+
+    def forward(
+        self, x: Any, h: Any, positions: Any, step: Any, next_norm: Any, rows: Any = None
+    ) -> tuple[Any, Any]:
+        """``x`` is the normed stream, ``h`` the residual; returns both for the next block. Behind
+        the last block only some rows are wanted: with ``rows`` the rest is left out behind the
+        keys and values."""
+        attended = self.self_attn(x, positions, step, rows)
+        if rows is not None:
+            h = crt.index_select(h, 0, rows)
+        h, x = self.post_attention_layernorm.add(attended, h)
         h, x = next_norm.add(self.mlp(x), h)
         return x, h
 
@@ -75,6 +85,13 @@ class DecoderModel(nn.Module):
         layers = list[Any](self.layers)
         following = [layer.input_layernorm for layer in layers[1:]] + [self.norm]
         x = layers[0].input_layernorm(h)
-        for layer, next_norm in zip(layers, following, strict=True):
+        for layer, next_norm in zip(layers[:-1], following, strict=False):
             x, h = layer(x, h, positions, step, next_norm)
+        if (
+            rows is not None
+            and step.row_bounds is not None
+            and getattr(layers[-1], "takes_rows", False)
+        ):
+            return layers[-1](x, h, positions, step, self.norm, rows)[0]
+        x, h = layers[-1](x, h, positions, step, self.norm)
         return x if rows is None else crt.index_select(x, 0, rows)
