@@ -203,16 +203,29 @@ def test_quantized_weights_serve_every_compute_dtype(
     assert relative_error(short.logits(ids), expected) <= 2 * (theirs + quantization)
 
 
-@pytest.mark.parametrize("kv_dtype", ["bfloat16", "float16"])
+# A quantized cache rounds at worst to one part in 254 (q8_0) or 16 (fp8) of a row.
+SHORT_CACHES = {"bfloat16": 0.1, "float16": 0.1, "q8_0": 0.1, "fp8": 1.0}
+
+
+@pytest.mark.parametrize("kv_dtype", SHORT_CACHES)
 def test_a_short_cache_moves_the_logits_a_little(
     kv_dtype: str, tiny_of: TinyOf, make_engine: MakeEngine
 ) -> None:
-    import clika_runtime as crt
-
-    checkpoint = tiny_of("plain")
-    engine = make_engine(checkpoint.folder, cache={"dtype": crt.dtypes.by_name(kv_dtype)})
+    checkpoint = tiny_of("wide_heads")
+    engine = make_engine(checkpoint.folder, cache={"dtype": kv_dtype})
     ids = tiny.ids(LENGTH)
-    assert TOLERANCE < relative_error(engine.logits(ids), checkpoint.reference(ids)) < 0.1
+    error = relative_error(engine.logits(ids), checkpoint.reference(ids))
+    assert TOLERANCE < error < SHORT_CACHES[kv_dtype]
+
+
+@pytest.mark.parametrize("kv_dtype", SHORT_CACHES)
+def test_a_short_cache_leaves_no_trace_of_chunks_batches_and_edits(
+    kv_dtype: str, tiny_of: TinyOf, make_engine: MakeEngine
+) -> None:
+    engine = make_engine(tiny_of("wide_heads").folder, cache={"dtype": kv_dtype})
+    check_same_bits(engine, tiny.ids(LENGTH))
+    check_traced_steps(engine, tiny.ids(LENGTH))
+    check_cache_edits(engine, tiny.ids(54))
 
 
 def test_the_window_of_a_gguf_and_its_tokens_come_from_metadata(
