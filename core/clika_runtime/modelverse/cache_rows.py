@@ -19,13 +19,11 @@ from typing import Any
 
 import clika_runtime as crt
 from clika_runtime.errors import InvalidArgumentError, UnsupportedError
-from clika_runtime.io.schemes import SCHEMES_BY_NAME
+from clika_runtime.ops._pools import Q8_0_BYTES, Q8_0_COLUMNS
 
 from .knobs import CACHE_DTYPES
 
 __all__ = ["RowFormat", "row_format"]
-
-_Q8_0 = SCHEMES_BY_NAME["Q8_0"]
 
 
 @dataclass(frozen=True)
@@ -40,13 +38,13 @@ class RowFormat:
         hold."""
         if self.name != "q8_0":
             return size
-        if size % _Q8_0.columns:
+        if size % Q8_0_COLUMNS:
             raise UnsupportedError(
-                f"kv_dtype q8_0 holds rows in blocks of {_Q8_0.columns} elements, and the model "
+                f"kv_dtype q8_0 holds rows in blocks of {Q8_0_COLUMNS} elements, and the model "
                 f"has heads of {size}; choose fp8 or bfloat16",
                 "NOT_IMPLEMENTED_FOR_PARAM",
             )
-        return size // _Q8_0.columns * _Q8_0.nbytes
+        return size // Q8_0_COLUMNS * Q8_0_BYTES
 
     def nbytes(self, size: int) -> int:
         """Bytes of a row of ``size`` elements."""

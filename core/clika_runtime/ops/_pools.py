@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 #: Dtypes of a pool; `uint8` stands for the bytes of Q8_0 blocks.
 POOLS = FLOATS | {"float8_e4m3", "uint8"}
-COLUMNS = 32  # of a block of Q8_0
-NBYTES = 34  # of a block: a float16 scale, then a code of int8 for each column
+Q8_0_COLUMNS = 32
+Q8_0_BYTES = 34  # of a block: a float16 scale, then a code of int8 for each column
 
 
 def head_size(op: str, name: str, pool: Meta) -> Any:
@@ -21,10 +21,10 @@ def head_size(op: str, name: str, pool: Meta) -> Any:
     width = pool.shape[3]
     if pool.dtype.name != "uint8":
         return width
-    if type(width) is not int or width % NBYTES:
+    if type(width) is not int or width % Q8_0_BYTES:
         fail(
             op,
             f"{name} {text(pool.shape)} of uint8 holds rows of Q8_0 blocks: its last dim must be a "
-            f"multiple of {NBYTES} bytes, for {COLUMNS} elements each",
+            f"multiple of {Q8_0_BYTES} bytes, for {Q8_0_COLUMNS} elements each",
         )
-    return width // NBYTES * COLUMNS
+    return width // Q8_0_BYTES * Q8_0_COLUMNS

@@ -54,25 +54,45 @@ inline void to_q8_0(const float* x, uint8_t* block) {
 }
 
 // ------------------------------------------------------------------ reading
-typedef uint8_t vb __attribute__((vector_size(W)));
-typedef int8_t vc __attribute__((vector_size(W)));
-typedef uint8_t vb_any __attribute__((vector_size(W), aligned(1), may_alias));
-typedef int8_t vc_any __attribute__((vector_size(W), aligned(1), may_alias));
-
-// The e4m3 of the low byte of every lane, above which there are zeros.
+// The number of an e4m3 that is none of its NaNs; it stands in the top byte of a lane, above anything.
 CLIKA_INLINE vf number_of_e4m3(vu x) {
-  const vu magnitude = x & 0x7fu;
-  const vf normal = reinterpret_cast<vf>((magnitude << 20) + (120u << 23));
-  // Without an exponent the leading one is too much; the rest is twice as large.
-  const vf value = magnitude < 8u ? normal + normal - 0.015625f : normal;
-  const vf number = magnitude == 0x7fu ? splat(std::numeric_limits<float>::quiet_NaN()) : value;
-  return reinterpret_cast<vf>(reinterpret_cast<vu>(number) | (x & 0x80u) << 24);
+  const vu bits = ((x & 0x7f000000u) >> 4) + (120u << 23);
+  const vf normal = reinterpret_cast<vf>(bits);
+  // Without an exponent the leading one is too much and the rest is twice as large; with one that would be larger.
+  const vf value = vmin(normal, fma(normal, splat(2.0f), splat(-0.015625f)));
+  return reinterpret_cast<vf>(reinterpret_cast<vu>(value) | (x & 0x80000000u));
 }
-CLIKA_INLINE vf load(const e4m3* p) {
-  return number_of_e4m3(__builtin_convertvector(*reinterpret_cast<const vb_any*>(p), vu));
+CLIKA_INLINE vf number_or_nan(vu x) {
+  const vf nan = splat(std::numeric_limits<float>::quiet_NaN());
+  return (x & 0x7f000000u) == 0x7f000000u ? nan : number_of_e4m3(x);
 }
-CLIKA_INLINE vf load_codes(const uint8_t* p) {
-  return __builtin_convertvector(__builtin_convertvector(*reinterpret_cast<const vc_any*>(p), vi), vf);
+
+// 16 bytes, with their sign, as lanes.
+struct Sixteen {
+  vi at[16 / W];
+};
+CLIKA_INLINE Sixteen load_sixteen(const uint8_t* p) {
+  Sixteen out;
+#if CLIKA_X86 && CLIKA_LEVEL == 2
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  out.at[0] = (vi)_mm512_maskz_cvtepi8_epi32(kEveryLane, bytes);
+#elif CLIKA_X86 && CLIKA_LEVEL == 1
+  for (int i = 0; i < 2; ++i) {
+    out.at[i] = (vi)_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 8 * i)));
+  }
+#else
+  typedef uint8_t Bytes __attribute__((vector_size(16)));
+  typedef uint16_t Pairs __attribute__((vector_size(16)));
+  Bytes x;
+  std::memcpy(&x, p, sizeof(x));
+  const auto low = (Pairs)__builtin_shufflevector(x, x, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  const auto high = (Pairs)__builtin_shufflevector(x, x, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  out.at[0] = (vi)__builtin_shufflevector(low, low, 0, 8, 1, 9, 2, 10, 3, 11) >> 24;
+  out.at[1] = (vi)__builtin_shufflevector(low, low, 4, 12, 5, 13, 6, 14, 7, 15) >> 24;
+  out.at[2] = (vi)__builtin_shufflevector(high, high, 0, 8, 1, 9, 2, 10, 3, 11) >> 24;
+  out.at[3] = (vi)__builtin_shufflevector(high, high, 4, 12, 5, 13, 6, 14, 7, 15) >> 24;
+#endif
+  return out;
 }
 CLIKA_INLINE float scale_of(const uint8_t* block) {
   f16 half;
@@ -89,13 +109,25 @@ inline void widen_row(const q8_0* row, int64_t size, float* to) {
   const uint8_t* block = reinterpret_cast<const uint8_t*>(row);
   for (int64_t at = 0; at < size; at += kCodes, block += kCodeBytes) {
     const vf scale = splat(scale_of(block));
-    for (int64_t i = 0; i < kCodes; i += W) store(to + at + i, load_codes(block + 2 + i) * scale);
+    for (int64_t part = 0; part < kCodes; part += 16) {
+      const Sixteen codes = load_sixteen(block + 2 + part);
+      for (int i = 0; i < 16 / W; ++i) {
+        store(to + at + part + i * W, __builtin_convertvector(codes.at[i], vf) * scale);
+      }
+    }
   }
 }
 inline void widen_row(const e4m3* row, int64_t size, float* to) {
-  int64_t at = 0;
-  for (; at + W <= size; at += W) store(to + at, load(row + at));
-  if (at < size) store(to + at, load_partial(row + at, size - at));
+  const uint8_t* bytes = reinterpret_cast<const uint8_t*>(row);
+  for (int64_t at = 0; at < size; at += 16) {
+    uint8_t rest[16] = {};
+    const int64_t count = std::min<int64_t>(16, size - at);
+    if (count < 16) std::memcpy(rest, bytes + at, static_cast<size_t>(count));
+    const Sixteen codes = load_sixteen(count < 16 ? rest : bytes + at);
+    for (int i = 0; i * W < count; ++i) {
+      store(to + at + i * W, number_or_nan(reinterpret_cast<vu>(codes.at[i]) << 24));
+    }
+  }
 }
 
 // ------------------------------------------------------------------ keys as columns
@@ -169,27 +201,39 @@ inline void rows_to_columns(const q8_0* const* rows, int64_t size, float* column
     }
   }
 }
-inline void rows_to_columns(const e4m3* const* rows, int64_t size, float* columns, int64_t stride) {
-  const uint8_t* const* bytes = reinterpret_cast<const uint8_t* const*>(rows);
-  for (int64_t at = 0; at < size; at += 16) {
-    const int64_t count = std::min<int64_t>(16, size - at);
-    vu words[4];
-    if (count == 16) {
-      transpose_words(bytes, at, words);
-    } else {
-      uint8_t rest[W][16] = {};
-      const uint8_t* starts[W];
-      for (int i = 0; i < W; ++i) {
-        std::memcpy(rest[i], bytes[i] + at, static_cast<size_t>(count));
-        starts[i] = rest[i];
-      }
-      transpose_words(starts, 0, words);
-    }
-    for (int64_t d = 0; d < count; ++d) {
-      const vu code = words[d / 4] >> static_cast<uint32_t>(8 * (d % 4)) & 0xffu;
-      store(columns + (at + d) * stride, number_of_e4m3(code));
+template <vf (*kNumber)(vu)>
+CLIKA_INLINE void store_columns(const vu (&words)[4], int64_t count, float* columns, int64_t stride) {
+  for (int k = 0; k < 4; ++k) {
+    for (int c = 0; c < 4; ++c, columns += stride) {
+      if (4 * k + c < count) store(columns, kNumber(words[k] << (24 - 8 * c)));
     }
   }
+}
+inline void rows_to_columns(const e4m3* const* rows, int64_t size, float* columns, int64_t stride) {
+  const uint8_t* const* bytes = reinterpret_cast<const uint8_t* const*>(rows);
+  int64_t at = 0;
+  for (; at + 16 <= size; at += 16) {
+    vu words[4];
+    transpose_words(bytes, at, words);
+    vu high = {};  // the top bit of a byte is set where it is NaN
+    for (const vu word : words) high |= (word & 0x7f7f7f7fu) + 0x01010101u;
+    const vi odd = reinterpret_cast<vi>((high & 0x80808080u) != 0u);
+    if (reduce_max(__builtin_convertvector(-odd, vf)) == 0.0f) {
+      store_columns<number_of_e4m3>(words, 16, columns + at * stride, stride);
+    } else {
+      store_columns<number_or_nan>(words, 16, columns + at * stride, stride);
+    }
+  }
+  if (at == size) return;
+  uint8_t rest[W][16] = {};
+  const uint8_t* starts[W];
+  for (int i = 0; i < W; ++i) {
+    std::memcpy(rest[i], bytes[i] + at, static_cast<size_t>(size - at));
+    starts[i] = rest[i];
+  }
+  vu words[4];
+  transpose_words(starts, 0, words);
+  store_columns<number_or_nan>(words, size - at, columns + at * stride, stride);
 }
 
 // The same for n rows: `columns` are written up to the next multiple of W, in lanes that no row stands for with some
