@@ -78,7 +78,7 @@ def test_a_head_size_that_the_cache_cannot_hold_is_refused_by_name(tmp_path):
 
     write_narrow(tmp_path)
     result = call(tmp_path, "prompt", "hi", "--kv-quant", "q8_0")
-    assert (result.status, result.out) == (1, "")
+    assert (result.status, result.out) == (3, "")
     assert "--kv-quant q8_0 holds rows in blocks of 32 elements" in result.err
     assert result.err.strip().endswith("has heads of 8; choose fp8 or bfloat16")
 
