@@ -295,8 +295,8 @@ def load_model(
     _set_extras(family, checkpoint, model)
     if checkpoint.cache_scales:
         _log.warning(
-            "%s: %d scales of a quantized cache are left out (%s): the cache holds the dtype of "
-            "the forward pass",
+            "%s: %d scales of a quantized cache are left out (%s): the cache holds what kv_dtype "
+            "says, without them",
             checkpoint.path,
             len(checkpoint.cache_scales),
             _some(list(checkpoint.cache_scales), 2),
