@@ -46,11 +46,11 @@ class Layers:
             for array in (arrays.block_table, np.array([0, 1], np.int32), arrays.kv_lens)
         ]
         slots = crt.from_numpy(arrays.slots)
+        rows = crt.from_numpy(rng.standard_normal((positions, heads, size), np.float32))
         for pools in self.cache.pools:
             for pool in pools:
-                rows = rng.normal(size=(positions, heads, size)).astype(np.float32)
-                crt.kv_append(pool, crt.from_numpy(rows), slots)
-        self.query = crt.from_numpy(rng.normal(size=(1, heads * group, size)).astype(np.float32))
+                crt.kv_append(pool, rows, slots)
+        self.query = crt.from_numpy(rng.standard_normal((1, heads * group, size), np.float32))
         self.scale = size**-0.5
         self.nbytes = self.cache.nbytes_per_token * positions
 
