@@ -315,8 +315,8 @@ def _attention_cases(make: Make) -> None:
         case(f"{kind}-window", (5, 1), (30, 70), window=7, **options)
         case(f"{kind}-softcap", (3, 1), (9, 20), softcap=5.0, sharp=6.0, **options)
         case(f"{kind}-sinks", (3, 1), (9, 20), sinks=True, **options)
-        everything = {"sinks": True, "window": 13, "softcap": 8.0, "sharp": 4.0}
-        case(f"{kind}-everything", (3, 1), (90, 20), **everything, **options)
+        whole: dict[str, Any] = {"sinks": True, "window": 13, "softcap": 8.0, "sharp": 4.0}
+        case(f"{kind}-everything", (3, 1), (90, 20), **whole, **options)
         case(f"{kind}-not-causal", (4, 2), (10, 2), causal=False, **options)
     case("fp8-odd-sizes", (3,), (40,), sizes=(20, 12), pool_dtype="float8_e4m3")
 
