@@ -2,6 +2,9 @@
 weights: ours on both paths, and llama.cpp on the same file.
 
     python -m benchmarks.quality MODEL.gguf [--json OUT]
+
+With ``--caches`` it sets the exact path with a short cache beside the exact path with a float32
+one instead: what the form of the cache alone costs.
 """
 
 from __future__ import annotations
@@ -78,13 +81,43 @@ def greedy_ids(model: Any, ids: list[int], count: int) -> list[int]:
     return tokens
 
 
+def cache_rows(path: str) -> dict[str, Any]:
+    """Each short form of the cache against a float32 cache, over the passages."""
+    import numpy as np
+
+    from clika_runtime.modelverse.generation import load_generative
+    from clika_runtime.modelverse.knobs import CACHE_DTYPES
+
+    result: dict[str, Any] = {}
+    wanted: Any = None
+    for form in CACHE_DTYPES:
+        model = load_generative(path, mode="exact", max_seq=1024, kv_dtype=form)
+        texts = [model.tokenizer.encode(text) for text in PASSAGES]
+        ours = np.concatenate([model.logits(ids) for ids in texts])
+        if form == "float32":
+            wanted = ours
+            continue
+        result[form] = compare(wanted, ours)
+        result[form]["bytes_per_token"] = model.report["cache_bytes_per_token"]
+    return result
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model")
     parser.add_argument("--greedy-tokens", type=int, default=40)
     parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--caches", action="store_true", help="compare forms of the cache")
     parser.add_argument("--json")
     options = parser.parse_args()
+    if options.caches:
+        show(cache_rows(options.model), options.json)
+    else:
+        show(quality(options), options.json)
+
+
+def quality(options: argparse.Namespace) -> dict[str, Any]:
+    """Both paths, and llama.cpp, against the reference."""
     import numpy as np
 
     from clika_runtime.modelverse.generation import load_generative
@@ -109,14 +142,18 @@ def main() -> None:
         result["llama.cpp"] = compare(
             wanted, np.concatenate(llama_cpp_logits(options.model, texts))
         )
+    return result
+
+
+def show(result: dict[str, Any], path: str | None) -> None:
     for name, row in result.items():
         print(
             f"{name:10} positions {row['positions']}  KL {row['kl']:.3e}  "
             f"top-1 {100 * row['top1']:.2f} %  largest "
             f"flipped gap {row['largest_flipped_gap']:.3f}  greedy {row.get('greedy', '')}"
         )
-    if options.json:
-        Path(options.json).write_text(json.dumps(result, indent=1) + "\n")
+    if path:
+        Path(path).write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -61,6 +61,14 @@ def test_a_row_for_each_cell_and_number_of_sessions(counter, tmp_path):
     assert [row["decode_tok_s"] > 0 for row in document["rows"]] == [True] * 4
 
 
+def test_a_quantized_cache(counter):
+    words = ("--cells", "8:4", "--concurrency", "2", "--warmup", "0", "-v")
+    result = call(counter, "bench", *words, "--kv-quant", "q8_0")
+    assert result.status == 0, result.err
+    assert [row["status"] for row in rows_of(result.out)] == ["ok"]
+    assert "= q8_0 (load)" in result.err
+
+
 def test_repeated_prompts_are_said(counter):
     words = ("--isl", "8", "--osl", "2", "--concurrency", "1", "--warmup", "0")
     result = call(counter, "bench", *words, "--repeat-prompts", "-q")
@@ -92,6 +100,7 @@ def test_a_cell_that_does_not_fit_leaves_the_others(counter):
         (("--cells", "8:8", "--isl", "8", "--osl", "8"), "exclude each other"),
         (("--unique-prompts", "--repeat-prompts"), "not allowed with"),
         (("--iters", "0"), "out of range"),
+        (("--kv-quant", "q8_1"), "invalid choice: 'q8_1'"),
         (("--output", "absent-folder/out"), "absent-folder"),
         (("--output", ""), ""),
     ],

@@ -40,6 +40,15 @@ def test_another_window(model: Path) -> None:
     short = call("check", model, "--max-seq", "100", "--json", "--dtype", "bfloat16").out
     cache.append(json.loads(short)["devices"][0]["cache"])
     assert cache[0] == 2 * cache[1]
+    least = call("check", model, "--max-seq", "100", "--json", "--kv-quant", "fp8").out
+    row = json.loads(least)["devices"][0]
+    assert (4 * row["cache"], row["cache_dtype"]) == (cache[0], "fp8")
+    blocks = call("check", model, "--max-seq", "100", "--json", "--kv-quant", "q8_0").out
+    row = json.loads(blocks)["devices"][0]
+    assert (128 * row["cache"], row["cache_dtype"]) == (34 * cache[0], "q8_0")
+    assert (
+        call("check", model, "--max-seq", "100", "--json", "--kv-quant", "none").out == result.out
+    )
     result = call("check", model, "--max-seq", "99999", "--json")
     assert json.loads(result.out)["devices"][0]["window"] == 8192
 
@@ -63,6 +72,7 @@ def test_csv_has_every_term(model: Path) -> None:
         (("MODEL", "--max-seq", "0"), 2, "out of range"),
         (("MODEL", "--csv", "--json"), 2, "not allowed with"),
         (("MODEL", "--dtype", "int8"), 2, "invalid choice: 'int8'"),
+        (("MODEL", "--kv-quant", "q4_0"), 2, "invalid choice: 'q4_0'"),
     ],
 )
 def test_refusals(model: Path, words: tuple[str, ...], status: int, message: str) -> None:

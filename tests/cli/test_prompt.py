@@ -64,6 +64,25 @@ def test_the_exact_path_and_a_dtype(folder):
     assert "= bfloat16 (flag)" in result.err
 
 
+@pytest.mark.parametrize("mode", ["none", "float32", "bfloat16", "float16", "q8_0", "fp8"])
+def test_what_the_cache_holds(folder, mode):
+    result = call(folder, "prompt", "hi", "--kv-quant", mode, "--greedy", "-v")
+    assert (result.status, result.out) == (0, "Paris!\n")
+    options = dict(re.findall(r"option (\S+)\s+= (.*)", result.err))
+    assert options["kv-quant"] == f"{mode} (flag)"
+    assert options["cache-dtype"] == f"{'float32' if mode == 'none' else mode} (load)"
+
+
+def test_a_head_size_that_the_cache_cannot_hold_is_refused_by_name(tmp_path):
+    from tests.unit.modelverse.models import write_model as write_narrow
+
+    write_narrow(tmp_path)
+    result = call(tmp_path, "prompt", "hi", "--kv-quant", "q8_0")
+    assert (result.status, result.out) == (3, "")
+    assert "--kv-quant q8_0 holds rows in blocks of 32 elements" in result.err
+    assert result.err.strip().endswith("has heads of 8; choose fp8 or bfloat16")
+
+
 def test_limits_on_the_reply(folder, counter):
     assert call(folder, "prompt", "hi", "--max-new-tokens", "3", "-q").out == "Par\n"
     result = call(counter, "prompt", "3", "--max-new-tokens", "12")
@@ -235,6 +254,8 @@ def test_a_closed_standard_input(tmp_path):
         (("hi", "--stop", "\udcff"), "--stop is no valid text"),
         (("hi", "--device", "gpu9x"), "unknown device kind in 'gpu9x'"),
         (("hi", "--device", "cpu:3"), "'cpu' is one device, got index 3"),
+        (("hi", "--kv-quant", "q4_0"), "argument --kv-quant: invalid choice: 'q4_0'"),
+        (("hi", "--kv-quant", ""), "argument --kv-quant: invalid choice: ''"),
         (("hi", "--nonsense"), "unrecognized arguments: --nonsense"),
     ],
 )

@@ -42,6 +42,10 @@ def check_backend(case: Case, backend: str = "cpu", **options: Any) -> None:
         pytest.skip(str(error))
 
 
+#: torch's names of dtypes that differ from ours.
+_TORCH_NAMES = {"float8_e4m3": "float8_e4m3fn"}
+
+
 def to_torch(torch: Any, value: Any) -> Any:
     if isinstance(value, list):
         return [to_torch(torch, item) for item in value]
@@ -49,8 +53,9 @@ def to_torch(torch: Any, value: Any) -> Any:
         return getattr(torch, value.name)
     if not isinstance(value, Operand):
         return value
-    if value.dtype == "bfloat16":
-        return torch.from_numpy(np.array(value.values, np.float32)).to(torch.bfloat16)
+    if value.dtype in ("bfloat16", "float8_e4m3"):
+        held = np.array(value.values, np.float32)
+        return torch.from_numpy(held).to(getattr(torch, _TORCH_NAMES.get(value.dtype, value.dtype)))
     return torch.from_numpy(np.array(value.values))
 
 
@@ -69,8 +74,9 @@ def check_oracle(case: Case, oracle: Any) -> None:
         )
         assert tuple(got.shape) == wanted[i].shape, f"{case}: torch has {tuple(got.shape)}"
         name = str(got.dtype).removeprefix("torch.")
-        assert name == dtype, f"{case}: torch has dtype {name}, the rule {dtype}"
-        values = got.float().numpy() if name == "bfloat16" else got.numpy()
+        wanted_name = _TORCH_NAMES.get(dtype, dtype)
+        assert name == wanted_name, f"{case}: torch has dtype {name}, the rule {dtype}"
+        values = got.float().numpy() if dtype in ("bfloat16", "float8_e4m3") else got.numpy()
         _kit.compare(case, i, values, wanted[i], dtype)
 
 

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import gguf
 import pytest
 
 from clika_runtime.testing import cases
 from tests.ops.support import check_backend, check_oracle
 
 CASES = cases("paged_attention")
+
+
+def held(torch: Any, pool: Any) -> Any:
+    """What the rows of a pool stand for."""
+    if pool.dtype != torch.uint8:
+        return pool.float()
+    flat = gguf.quants.dequantize(pool.flatten(0, 2).numpy(), gguf.GGMLQuantizationType.Q8_0)
+    return torch.from_numpy(flat).view(*pool.shape[:3], -1)
 
 
 def oracle(
@@ -26,6 +35,7 @@ def oracle(
     scale: float,
     softcap: float,
 ) -> Any:
+    key_pool, value_pool = (held(torch, pool) for pool in (key_pool, value_pool))
     heads = query.shape[1]
     group = heads // key_pool.shape[2]
     result = torch.zeros(*query.shape[:2], value_pool.shape[3])

@@ -15,6 +15,8 @@ from typing import Any
 import clika_runtime as crt
 from clika_runtime.errors import InvalidArgumentError, OutOfMemoryError
 
+from .cache_rows import RowFormat, row_format
+
 __all__ = [
     "KV",
     "CacheConfig",
@@ -27,6 +29,7 @@ __all__ = [
     "Snapshot",
     "StateSpec",
     "StepArrays",
+    "bytes_per_token",
 ]
 
 
@@ -88,9 +91,9 @@ class CacheConfig:
     ``max_tokens`` is the longest sequence, ``max_sequences`` how many stand in the cache at once.
     ``layout`` is "paged" (blocks of ``block_size`` tokens shared by all sequences) or "continuous"
     (one block of ``max_tokens`` per sequence). ``total_tokens`` bounds a paged pool (default: every
-    sequence may grow to ``max_tokens``). ``dtype`` is that of the pools, float32 when None. The
-    pools' memory is taken from the system as it is first touched, so a large window costs nothing
-    until it is used."""
+    sequence may grow to ``max_tokens``). ``dtype`` is what rows are held in, a dtype or a name of
+    `cache_rows` (``"q8_0"``, ``"fp8"``), float32 when None. The pools' memory is taken from the
+    system as it is first touched, so a large window costs nothing until it is used."""
 
     max_tokens: int
     max_sequences: int = 1
@@ -109,6 +112,11 @@ class CacheConfig:
             raise InvalidArgumentError(
                 f"CacheConfig: layout '{self.layout}' is none; choose 'paged' or 'continuous'"
             )
+
+    @property
+    def rows(self) -> RowFormat:
+        """The form of the pools' rows."""
+        return row_format("float32" if self.dtype is None else self.dtype)
 
     @property
     def tokens_per_block(self) -> int:
@@ -237,12 +245,18 @@ class Snapshot:
     length: int
 
 
+def bytes_per_token(specs: Sequence[StateSpec], rows: RowFormat) -> int:
+    """Bytes that one token takes over all layers."""
+    held = [spec for spec in specs if isinstance(spec, KV)]
+    return sum(spec.heads * (rows.nbytes(spec.dk) + rows.nbytes(spec.dv)) for spec in held)
+
+
 class KVCache:
     """Sequences over paged pools.
 
-    ``add`` and ``free`` a sequence; ``prepare_step`` places new tokens; ``truncate``, ``fork``,
-    ``snapshot`` and ``restore`` edit without touching the model. Handles of sequences are small
-    integers."""
+    ``nbytes_per_token`` is over all layers. ``add`` and ``free`` a sequence; ``prepare_step``
+    places new tokens; ``truncate``, ``fork``, ``snapshot`` and ``restore`` edit without touching
+    the model. Handles of sequences are small integers."""
 
     def __init__(self, specs: Sequence[StateSpec], config: CacheConfig) -> None:
         for index, spec in enumerate(specs):
@@ -254,6 +268,8 @@ class KVCache:
                 )
         self.specs = tuple(specs)
         self.config = config
+        self.rows = config.rows
+        self.nbytes_per_token = bytes_per_token(specs, self.rows)
         self.block_size = config.tokens_per_block
         slots = config.num_blocks * self.block_size
         if slots > MAX_SLOTS:
@@ -272,8 +288,8 @@ class KVCache:
     # ---- pools
     @property
     def pools(self) -> list[tuple[Any, Any]]:
-        """Per layer the key and value pools ``[blocks, block_size, heads, d]``, made at first
-        use."""
+        """Per layer the key and value pools ``[blocks, block_size, heads, d]`` (of q8_0 the bytes
+        of a row in place of d), made at first use."""
         if self._pools is None:
             self._pools = [
                 (self._pool(spec.heads, spec.dk), self._pool(spec.heads, spec.dv))
@@ -283,9 +299,9 @@ class KVCache:
         return self._pools
 
     def _pool(self, heads: int, size: int) -> Any:
-        dtype = self.config.dtype or crt.float32
-        shape = (self.config.num_blocks, self.block_size, heads, size)
-        nbytes = dtype.nbytes(shape[0] * shape[1] * heads * size)
+        dtype = self.rows.dtype
+        shape = (self.config.num_blocks, self.block_size, heads, self.rows.width(size))
+        nbytes = shape[0] * shape[1] * heads * self.rows.nbytes(size)
         # Anonymous memory is zero and costs nothing until a page is written.
         if crt.Device(self.config.device).type != "cpu":
             return crt.zeros(shape, dtype=dtype, device=self.config.device)
@@ -297,13 +313,6 @@ class KVCache:
                 f"mapped ({error}); lower max_tokens or max_sequences"
             ) from error
         return crt.Tensor.from_buffer(memory, shape, dtype, mapped=False)
-
-    @property
-    def nbytes_per_token(self) -> int:
-        """Bytes that one token takes over all layers."""
-        dtype = self.config.dtype or crt.float32
-        elements = sum(s.heads * (s.dk + s.dv) for s in self.specs if isinstance(s, KV))
-        return int(dtype.nbytes(elements))
 
     # ---- sequences
     @property
@@ -525,8 +534,6 @@ class KVCache:
     def _copy_block(self, state: _Sequence, index: int) -> None:
         """Gives the sequence a block of its own in place of a shared one, with the rows that it
         uses."""
-        import numpy as np
-
         old = state.blocks[index]
         new = self._take_block()
         self._references[old] -= 1
@@ -534,15 +541,10 @@ class KVCache:
         used = state.length - index * self.block_size
         if not used:
             return
-        rows = np.arange(used, dtype=np.int32)
-        device = self.config.device
-        source = crt.tensor(rows + old * self.block_size, device=device)
-        target = crt.tensor(rows + new * self.block_size, device=device)
         for keys, values in self.pools:
             for pool in (keys, values):
-                blocks, size, heads, width = pool.shape
-                flat = pool.reshape((blocks * size, heads, width))
-                crt.kv_append(pool, crt.index_select(flat, 0, source), target)
+                # As they lie: what a row holds is never converted again.
+                crt.copy_(pool[new, :used], pool[old, :used])
 
     def step(self, arrays: StepArrays) -> CacheStep:
         """The step as a forward pass takes it, over tensors of the arrays (eager execution)."""

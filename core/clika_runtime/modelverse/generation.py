@@ -243,7 +243,7 @@ class GenerativeModel:
                 max_tokens=window,
                 max_sequences=options.max_sequences,
                 layout=options.kvcache,
-                dtype=options.dtype_of("kv_dtype") or loaded.dtype,
+                dtype=options.cache_rows(loaded.dtype).name,
                 device=options.device,
             ),
         )
@@ -274,7 +274,7 @@ class GenerativeModel:
         return {
             **self.loaded.report,
             "window": self.window,
-            "cache_dtype": config.dtype.name,
+            "cache_dtype": config.rows.name,
             "cache_layout": config.layout,
             "cache_bytes_per_token": self.engine.cache.nbytes_per_token,
         }

@@ -3,10 +3,12 @@ for the library and for the command line, which refuses a value before anything 
 
 from __future__ import annotations
 
-__all__ = ["COMPUTE_DTYPES", "REAL", "WHOLE"]
+__all__ = ["CACHE_DTYPES", "COMPUTE_DTYPES", "REAL", "WHOLE"]
 
-#: What activations and cache may be in.
+#: What activations may be in.
 COMPUTE_DTYPES = ("float32", "bfloat16", "float16")
+#: What the cache may be in (`cache_rows`).
+CACHE_DTYPES = (*COMPUTE_DTYPES, "q8_0", "fp8")
 
 WHOLE: dict[str, tuple[int, int]] = {
     "max_new_tokens": (1, 1 << 31),

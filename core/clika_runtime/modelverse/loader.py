@@ -23,6 +23,7 @@ from clika_runtime.errors import (
 from clika_runtime.io import TensorInfo, make_tensor, open_gguf, open_safetensors, read_json
 
 from . import catalog, fit, quantization, requirements
+from .cache_rows import RowFormat, row_format
 from .config import Fields
 from .family import Family
 from .knobs import COMPUTE_DTYPES
@@ -52,12 +53,14 @@ class LoadOptions:
     """How a model is loaded.
 
     ``device`` is where weights, cache and computation are; one that is not there is refused.
-    ``dtype`` is the dtype of activations and cache: None takes the checkpoint's, float32 for a GGUF
-    file and for a quantized one. ``mode`` is how quantized weights are multiplied: "fast" (integer
-    products over activations quantized by row block) or "exact" (weights decode to the compute
-    dtype). ``max_seq`` caps the context window, 0 keeps the checkpoint's. ``max_sequences``
-    sequences may stand in the cache at once; ``kvcache`` is "paged" or "continuous";
-    ``prefill_chunk`` is how many prompt tokens one step takes at most."""
+    ``dtype`` is the dtype of activations: None takes the checkpoint's, float32 for a GGUF file and
+    for a quantized one. ``mode`` is how quantized weights are multiplied: "fast" (integer products
+    over activations quantized by row block) or "exact" (weights decode to the compute dtype).
+    ``max_seq`` caps the context window, 0 keeps the checkpoint's. ``max_sequences`` sequences may
+    stand in the cache at once; ``kvcache`` is "paged" or "continuous"; ``kv_dtype`` is what the
+    cache holds its rows in, a name or dtype of `cache_rows`: None takes the dtype of activations,
+    "q8_0" and "fp8" are quantized. ``prefill_chunk`` is how many prompt tokens one step takes at
+    most."""
 
     device: str = "cpu"
     dtype: Any = None
@@ -80,20 +83,22 @@ class LoadOptions:
                     f"LoadOptions: {name} must be at least {low}, got {value!r}"
                 )
 
-    def dtype_of(self, name: str) -> Any:
-        """The dtype object of option ``dtype`` or ``kv_dtype``, or None; refuses what nothing
-        computes in."""
-        value = getattr(self, name)
-        if value is None:
+    def compute_dtype(self) -> Any:
+        """The dtype object of option ``dtype``, or None; refuses what nothing computes in."""
+        if self.dtype is None:
             return None
-        found = crt.dtypes.by_name(value) if isinstance(value, str) else value
+        found = crt.dtypes.by_name(self.dtype) if isinstance(self.dtype, str) else self.dtype
         if found.name not in COMPUTE_DTYPES:
             raise UnsupportedError(
-                f"LoadOptions: {name} {found.name} is not served; choose one of "
+                f"LoadOptions: dtype {found.name} is not served; choose one of "
                 f"{', '.join(COMPUTE_DTYPES)}",
                 "NOT_IMPLEMENTED_FOR_DTYPE",
             )
         return found
+
+    def cache_rows(self, compute: Any) -> RowFormat:
+        """What the cache of a model that computes in that dtype holds its rows in."""
+        return row_format(compute if self.kv_dtype is None else self.kv_dtype)
 
 
 class Checkpoint:
@@ -261,7 +266,7 @@ def describe(
     if family is None:
         family = family_object(identify(checkpoint), checkpoint.path)
     config = read_config(family, checkpoint)
-    compute = (options or LoadOptions()).dtype_of("dtype") or checkpoint.weight_dtype()
+    compute = (options or LoadOptions()).compute_dtype() or checkpoint.weight_dtype()
     model = family.build(config, compute)
     names = _match_names(family, checkpoint, model)
     return Described(checkpoint, family, config, model, names, compute)
@@ -290,8 +295,8 @@ def load_model(
     _set_extras(family, checkpoint, model)
     if checkpoint.cache_scales:
         _log.warning(
-            "%s: %d scales of a quantized cache are left out (%s): the cache holds the dtype of "
-            "the forward pass",
+            "%s: %d scales of a quantized cache are left out (%s): the cache holds what kv_dtype "
+            "says, without them",
             checkpoint.path,
             len(checkpoint.cache_scales),
             _some(list(checkpoint.cache_scales), 2),

@@ -28,7 +28,8 @@ from clika_runtime import nn
 from clika_runtime.errors import OutOfMemoryError
 from clika_runtime.io import TensorInfo
 
-from .cache import KV, CacheConfig
+from .cache import CacheConfig, bytes_per_token
+from .cache_rows import row_format
 from .knobs import COMPUTE_DTYPES
 from .sources import human_size
 
@@ -83,8 +84,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Request:
-    """How the model is to be used: the sequence length judged, how many sequences, the layout and
-    dtype of the cache, tokens of a step, how weights are multiplied."""
+    """How the model is to be used: the sequence length judged, how many sequences, the layout of
+    the cache and what its rows are held in (`cache_rows`), tokens of a step, how weights are
+    multiplied."""
 
     window: int
     sequences: int = 1
@@ -331,9 +333,8 @@ class _Running:
         self._vocabulary = int(model.vocab_size)
         self._widest, self._inputs = _widths(model)
         self._code_bytes = 4.0 if weights.exact else FAST_CODE_BYTES
-        dtype = crt.dtypes.by_name(request.cache_dtype)
-        elements = sum(s.heads * (s.dk + s.dv) for s in model.cache_specs() if isinstance(s, KV))
-        self.cache_per_token = int(dtype.nbytes(elements))
+        rows = row_format(request.cache_dtype)
+        self.cache_per_token = bytes_per_token(model.cache_specs(), rows)
 
     def cache(self, window: int) -> int:
         """Blocks of a window, for every sequence."""

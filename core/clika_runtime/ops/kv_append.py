@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ._pools import POOLS, head_size
 from ._promotion import FLOATS
 from ._shapes import fail, same, text
 from .record import Meta, op, tensor
@@ -14,7 +15,8 @@ def _infer(pool: Meta, value: Meta, slots: Meta) -> Meta:
             "expected pool [blocks, block_size, H, D], value [T, H, D] and slots [T], got "
             f"{text(pool.shape)}, {text(value.shape)} and {text(slots.shape)}",
         )
-    if not all(map(same, pool.shape[2:], value.shape[1:])):
+    size = head_size("kv_append", "pool", pool)
+    if not same(pool.shape[2], value.shape[1]) or not same(size, value.shape[2]):
         fail(
             "kv_append",
             f"value {text(value.shape)} must have the heads and the head size of pool "
@@ -36,14 +38,22 @@ op(
     pool[slots[t] // block_size, slots[t] % block_size] = value[t].
 
     pool [blocks, block_size, H, D], value [T, H, D], slots [T] int32. The value is converted to the
-    pool's dtype. A slot outside the pool is an error of the kernel.
+    pool's dtype, each row by itself. A slot outside the pool is an error of the kernel.
+
+    float8_e4m3: rounded to the nearest, halves to even; beyond +-448, infinity included, it is
+    +-448, and the scale is 1. uint8: a row is D / 32 blocks of GGUF's Q8_0, 34 bytes each, so that
+    pool is [blocks, block_size, H, D / 32 * 34]. A block is a float16 scale d = max |x| / 127 (at
+    most 65504) and 32 codes of int8, x / d rounded to the nearest, halves away from zero; it stands
+    for d * code. A block with a number that is not finite is NaN.
     """,
     args=[
-        tensor("pool", FLOATS),
+        tensor("pool", POOLS),
         tensor("value", FLOATS),
         tensor("slots", frozenset(("int32",))),
     ],
     infer=_infer,
     mutates=0,
     method=False,
+    source="Q8_0: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md; float8_e4m3: "
+    "Micikevicius et al., FP8 Formats for Deep Learning, arXiv:2209.05433",
 )

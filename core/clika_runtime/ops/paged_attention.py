@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ._pools import POOLS, head_size
 from ._promotion import FLOATS
 from ._shapes import fail, same, text
 from .record import Meta, op, scalar, static, tensor
@@ -40,7 +41,7 @@ def _infer(
         )
     tokens, heads, size = query.shape
     kv_heads = key_pool.shape[2]
-    if not same(size, key_pool.shape[3]):
+    if not same(size, head_size(name, "key_pool", key_pool)):
         fail(
             name,
             f"query {text(query.shape)} and key_pool {text(key_pool.shape)} must have one head "
@@ -65,7 +66,8 @@ def _infer(
         fail(name, f"sinks {text(sinks.shape)} must be [{heads}], one for each query head")
     if window < 0:
         fail(name, f"window {window} must be 0 (no window) or a number of positions")
-    return Meta((tokens, heads, value_pool.shape[3]), query.dtype)
+    value_size = head_size(name, "value_pool", value_pool)
+    return Meta((tokens, heads, value_size), query.dtype)
 
 
 op(
@@ -85,11 +87,15 @@ op(
     only j > p - w. softcap c > 0 replaces a score s by c * tanh(s / c). sinks [Hq] adds one term
     e^sinks[h] to head h's denominator. A token that sees no key gets zeros. Scores, weights and
     sums are float32.
+
+    Pools are in any of the dtypes that `kv_append` writes, keys and values each in their own; of
+    uint8 the rows are blocks of Q8_0, [blocks, block_size, H, D / 32 * 34]. What they stand for is
+    read exactly.
     """,
     args=[
         tensor("query", FLOATS),
-        tensor("key_pool", FLOATS),
-        tensor("value_pool", FLOATS),
+        tensor("key_pool", POOLS),
+        tensor("value_pool", POOLS),
         tensor("block_table", _INT32),
         tensor("cu_seqlens", _INT32),
         tensor("kv_lens", _INT32),

@@ -149,10 +149,10 @@ def operator(
     example: str = "",
 ) -> None:
     """Declares reference, cases and bounds. ``float32`` bounds float64 results too (in their eps),
-    ``narrow`` the 16-bit dtypes; each is (relative, spread). ``example`` is that of the reference
+    ``narrow`` the shorter ones; each is (relative, spread). ``example`` is that of the reference
     page; see `examples`."""
     bounds = dict.fromkeys(("float32", "float64"), Bound(*float32))
-    bounds.update(dict.fromkeys(("float16", "bfloat16"), Bound(*narrow)))
+    bounds.update(dict.fromkeys(("float16", "bfloat16", "float8_e4m3"), Bound(*narrow)))
     OPERATORS[name] = Operator(reference, build, bounds, magnitude)
     if example:
         EXAMPLES[name] = example

@@ -1,4 +1,5 @@
-"""Numbers of the runtime's dtypes in NumPy: bfloat16, packed weights, and the Philox generator."""
+"""Numbers of the runtime's dtypes in NumPy: bfloat16, float8, packed weights, and the Philox
+generator."""
 
 from __future__ import annotations
 
@@ -23,7 +24,13 @@ NATIVE = {
     "float64": np.float64,
 }
 #: The spacing of numbers at 1.
-EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+EPS = {
+    "float64": 2.0**-52,
+    "float32": 2.0**-23,
+    "float16": 2.0**-10,
+    "bfloat16": 2.0**-7,
+    "float8_e4m3": 2.0**-3,
+}
 FLOATS = tuple(EPS)
 
 
@@ -38,13 +45,42 @@ def from_bfloat16(bits: Array) -> Array:
     return (np.asarray(bits, np.uint16).astype(np.uint32) << 16).view(np.float32)
 
 
+def _float8_table() -> Array:
+    """The numbers of the codes of e4m3, which has no infinities: 0x7f and 0xff are NaN."""
+    code = np.arange(128)
+    exponent, mantissa = code >> 3, code & 7
+    normal = (8 + mantissa) * 2.0 ** (exponent - 10)
+    positive = np.where(exponent == 0, mantissa * 2.0**-9, normal)
+    positive[127] = np.nan
+    return np.concatenate([positive, -positive]).astype(np.float32)
+
+
+FLOAT8 = _float8_table()
+
+
+def float8_bits(values: Array) -> Array:
+    """The nearest e4m3, halves to even; beyond +-448 it saturates, a NaN stays one."""
+    values = np.asarray(values, np.float64)
+    magnitude = np.minimum(np.abs(values), 448.0)
+    exponent = np.floor(np.log2(np.maximum(magnitude, 2.0**-6)))
+    unit = 2.0 ** (exponent - 3)
+    rounded = np.rint(magnitude / unit) * unit
+    # The codes of positive numbers ascend as they do.
+    code = np.searchsorted(FLOAT8[:127], np.nan_to_num(rounded).astype(np.float32))
+    code = np.where(np.isnan(values), 127, code)
+    return (code + 128 * np.signbit(values)).astype(np.uint8)
+
+
 def round_to(values: Any, dtype: str) -> Array:
-    """Values as the dtype holds them; a bfloat16 comes as the float32 of the same value."""
+    """Values as the dtype holds them; a bfloat16 or float8 comes as the float32 of the same
+    value."""
     values = np.asarray(values)
     with np.errstate(all="ignore"):
         if dtype == "bfloat16":
             narrow = values.astype(np.float32)
             return from_bfloat16(bfloat16_bits(narrow)).reshape(narrow.shape)
+        if dtype == "float8_e4m3":
+            return FLOAT8[float8_bits(values)]
         if dtype == "bool":
             return values.astype(bool)
         return values.astype(NATIVE[dtype])
@@ -54,12 +90,16 @@ def payload(values: Array, dtype: str) -> bytes:
     """The bytes of values that `round_to` gave."""
     if dtype == "bfloat16":
         return bytes(bfloat16_bits(values).tobytes())
+    if dtype == "float8_e4m3":
+        return bytes(float8_bits(values).tobytes())
     return np.ascontiguousarray(values, NATIVE[dtype]).tobytes()
 
 
 def from_payload(data: bytes, shape: tuple[int, ...], dtype: str) -> Array:
     if dtype == "bfloat16":
         return from_bfloat16(np.frombuffer(data, np.uint16)).reshape(shape)
+    if dtype == "float8_e4m3":
+        return FLOAT8[np.frombuffer(data, np.uint8)].reshape(shape)
     return np.frombuffer(data, NATIVE[dtype]).reshape(shape)
 
 
@@ -146,6 +186,30 @@ def decode_blocks(data: Array, name: str) -> Array:
         return np.zeros((data.shape[0], data.shape[1] // nbytes * columns), np.float32)
     with np.errstate(over="ignore"):  # a power of two of MXFP4 may be too large
         return gguf.quants.dequantize(data, kind)
+
+
+def q8_0_rows(values: Array) -> Array:
+    """Rows [..., D] as the bytes of blocks of Q8_0, [..., D / 32 * 34]: see `kv_append`."""
+    x = np.asarray(values, np.float32).reshape(*values.shape[:-1], -1, 32)
+    most = np.abs(x).max(-1, keepdims=True)
+    d = np.minimum(most / np.float32(127), np.float32(65504))
+    usable = np.isfinite(most) & (d >= np.float32(2.0**-126))
+    inverse = np.divide(np.float32(1), d, where=usable, out=np.zeros_like(d))
+    scaled = np.where(usable, np.nan_to_num(x) * inverse, 0)
+    magnitude = np.minimum(np.abs(scaled), 127)
+    codes = np.floor(magnitude) + (magnitude - np.floor(magnitude) >= 0.5)
+    blocks = np.empty((*x.shape[:-1], 34), np.uint8)
+    blocks[..., :2] = np.where(np.isfinite(most), d, np.nan).astype(np.float16).view(np.uint8)
+    blocks[..., 2:] = np.copysign(codes, scaled).astype(np.int8).view(np.uint8)
+    return blocks.reshape(*values.shape[:-1], -1)
+
+
+def q8_0_values(rows: Array) -> Array:
+    """What such rows stand for, float64 [..., D]."""
+    blocks = rows.reshape(*rows.shape[:-1], -1, 34)
+    d = np.ascontiguousarray(blocks[..., :2]).view(np.float16).astype(np.float64)
+    codes = np.ascontiguousarray(blocks[..., 2:]).view(np.int8)
+    return (d * codes).reshape(*rows.shape[:-1], -1)
 
 
 # ---------------------------------------------------------------- random numbers

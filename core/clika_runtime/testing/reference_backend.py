@@ -15,19 +15,21 @@ from ..errors import UnsupportedError
 from ..hooks import hookimpl
 from . import null_backend
 from ._kit import OPERATORS, _load
-from ._numpy import FLOATS, bfloat16_bits, from_bfloat16, round_to
+from ._numpy import FLOAT8, FLOATS, bfloat16_bits, float8_bits, from_bfloat16, round_to
 
 __all__ = ["ReferenceBackend", "clika_register_backends", "install"]
 
 
-def _exact(value: Any) -> Any:
+def _exact(value: Any, dtype: Any) -> Any:
     """An operand as a reference takes it: float64, or integers and bools as they are."""
     if isinstance(value, list):
-        return [_exact(item) for item in value]
+        return [_exact(item, of) for item, of in zip(value, dtype, strict=True)]
     if value is None:
         return None
     if value.dtype == np.uint16:  # bfloat16 comes as its bits
         return from_bfloat16(value).astype(np.float64)
+    if dtype.name == "float8_e4m3":
+        return FLOAT8[value].astype(np.float64)
     return value.astype(np.float64) if value.dtype.name in FLOATS else value
 
 
@@ -41,17 +43,17 @@ class _Kernels:
         return self.kernel
 
     def run(self, call: Any) -> None:
-        tensors = iter(call.inputs)
+        tensors = iter(zip(call.inputs, call.input_dtypes, strict=True))
         given: list[Any] = []
         for arg in ops.record(call.op).args:
             if arg.kind == "tensor":
-                value = next(tensors)
+                value, dtype = next(tensors)
                 if arg.packed and not isinstance(value, np.ndarray):
                     raise UnsupportedError(
                         f"{call.op}: the reference backend takes dense weights",
                         "NOT_IMPLEMENTED_FOR_SCHEME",
                     )
-                given.append(_exact(value))
+                given.append(_exact(value, dtype))
             else:
                 given.append((call.attrs if arg.kind == "static" else call.scalars)[arg.name])
         with np.errstate(all="ignore"):
@@ -63,6 +65,8 @@ class _Kernels:
                 out = call.allocate(i, np.shape(result))
             if out.dtype == np.uint16:
                 out[...] = bfloat16_bits(round_to(result, "bfloat16"))
+            elif call.output_dtypes[i].name == "float8_e4m3":
+                out[...] = float8_bits(result)
             else:
                 out[...] = round_to(result, out.dtype.name)
 

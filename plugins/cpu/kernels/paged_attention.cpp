@@ -7,6 +7,7 @@
 // decode may run its segments in parallel.
 #include "level.hpp"
 #include "attention.hpp"
+#include "cached_rows.hpp"
 #include "math.hpp"
 
 constexpr int64_t kSegment = 128;
@@ -142,12 +143,39 @@ void find_rows(const Problem& p, const clika_value& pool, int64_t sequence, int6
   }
 }
 
+// Calls f with a value of the type that a pool's rows are addressed in.
+template <class F>
+CLIKA_INLINE void visit_pool(const clika_value& pool, F&& f) {
+  if (pool.dtype == CLIKA_UINT8) {
+    f(q8_0{});
+  } else if (pool.dtype == CLIKA_FLOAT8_E4M3) {
+    f(e4m3{});
+  } else {
+    visit_float(pool.dtype, f);
+  }
+}
+
 void load_keys(const Problem& p, int64_t sequence, int64_t head, int64_t base, int64_t n, float* columns) {
-  visit_float(p.keys->dtype, [&](auto tag) {
-    const decltype(tag)* rows[kBlock];
+  visit_pool(*p.keys, [&](auto tag) {
+    using T = decltype(tag);
+    const T* rows[kBlock];
     find_rows(p, *p.keys, sequence, head, base, n, rows);
-    keys_to_columns(rows, n, p.keys->strides[3], p.size, columns);
+    if constexpr (sizeof(T) == 1) {
+      codes_to_columns(rows, n, p.size, columns, kBlock);
+    } else {
+      keys_to_columns(rows, n, p.keys->strides[3], p.size, columns);
+    }
   });
+}
+
+template <class T>
+CLIKA_INLINE void widen_row(const T* row, int64_t step, int64_t size, int64_t width, float* to) {
+  int64_t e = 0;
+  if (step == 1) {
+    for (; e + W <= size; e += W) store(to + e, load(row + e));
+  }
+  for (; e < size; ++e) to[e] = to_float(row[e * step]);
+  for (; e < width; ++e) to[e] = 0.0f;
 }
 
 void load_values(const Problem& p, int64_t sequence, int64_t head, int64_t base, int64_t n, float* copies,
@@ -156,36 +184,47 @@ void load_values(const Problem& p, int64_t sequence, int64_t head, int64_t base,
     find_rows(p, *p.values, sequence, head, base, n, rows);
     return;
   }
-  visit_float(p.values->dtype, [&](auto tag) {
+  visit_pool(*p.values, [&](auto tag) {
     using T = decltype(tag);
     const T* from[kBlock];
     find_rows(p, *p.values, sequence, head, base, n, from);
-    const int64_t step = p.values->strides[3];
     for (int64_t j = 0; j < n; ++j) {
       float* to = copies + j * p.width;
-      int64_t e = 0;
-      if (step == 1) {
-        for (; e + W <= p.value_size; e += W) store(to + e, load(from[j] + e));
+      if constexpr (sizeof(T) == 1) {
+        widen_row(from[j], p.value_size, to);
+      } else {
+        widen_row(from[j], p.values->strides[3], p.value_size, p.width, to);
       }
-      for (; e < p.value_size; ++e) to[e] = to_float(from[j][e * step]);
-      for (; e < p.width; ++e) to[e] = 0.0f;
       rows[j] = to;
     }
   });
 }
 
-// Asks the memory for positions that come next: whole rows of `heads` heads in ascending order. The kernel
-// itself reads one head at a time, in steps that the hardware does not see through.
+int64_t element_bytes(int32_t dtype) {
+  return dtype == CLIKA_FLOAT32 ? 4 : dtype == CLIKA_UINT8 || dtype == CLIKA_FLOAT8_E4M3 ? 1 : 2;
+}
+
+// Brings positions that come next into the caches: whole rows of `heads` heads in ascending order. The kernel itself
+// reads one head at a time, in steps that the hardware does not see through. A byte of every line is loaded: that sets
+// off the hardware's own reading ahead, which instructions that prefetch do not.
 void fetch_rows(const Problem& p, const clika_value& pool, int64_t sequence, int64_t head, int64_t heads,
                 int64_t from, int64_t to) {
-  const int64_t size = pool.dtype == CLIKA_FLOAT32 ? 4 : 2;
-  const int64_t bytes = heads * pool.strides[2] * size;
+  if (pool.strides[3] != 1) return;
+  const int64_t size = element_bytes(pool.dtype);
+  // The heads of a position are one run where there are no gaps between them.
+  const bool whole = pool.strides[2] == pool.shape[3];
+  const int64_t bytes = (whole ? heads : 1) * pool.shape[3] * size;
+  const int64_t runs = whole ? 1 : heads;
   const int32_t* pages = p.table + sequence * p.table_stride;
+  uint32_t sum = 0;
   for (int64_t j = from; j < to; ++j) {
     const int64_t offset = pages[j / p.page] * pool.strides[0] + j % p.page * pool.strides[1];
-    const char* row = data_of<char>(pool) + (offset + head * pool.strides[2]) * size;
-    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i);
+    for (int64_t r = 0; r < runs; ++r) {
+      const uint8_t* row = data_of<uint8_t>(pool) + (offset + (head + r) * pool.strides[2]) * size;
+      for (int64_t i = 0; i < bytes; i += 64) sum += row[i];
+    }
   }
+  asm volatile("" : : "r"(sum));  // or the loads would not be made
 }
 
 // What a row sees of a block: positions [begin, end).
@@ -396,7 +435,7 @@ Problem read_problem(const clika_call* call) {
   p.heads = keys.shape[2];
   p.group = query.shape[1] / p.heads;
   p.size = query.shape[2];
-  p.value_size = values.shape[3];
+  p.value_size = values.dtype == CLIKA_UINT8 ? values.shape[3] / kCodeBytes * kCodes : values.shape[3];
   p.width = (p.value_size + W - 1) / W * W;
   p.page = keys.shape[1];
   p.causal = attr_int(call, 0, 1) != 0;
@@ -609,6 +648,11 @@ int32_t run(const clika_call* call) {
                   "paged_attention: block_table, cu_seqlens and kv_lens must be contiguous; call "
                   ".contiguous() on them");
   }
+  for (const clika_value* pool : {&call->inputs[1], &call->inputs[2]}) {
+    if (element_bytes(pool->dtype) > 1 || pool->strides[3] == 1) continue;
+    return refuse(call, "paged_attention: the bytes of a row of a pool must lie side by side, found a stride of %lld",
+                  static_cast<long long>(pool->strides[3]));
+  }
   const Problem p = read_problem(call);
   Work work;
   const int32_t status = plan(call, p, &work);
@@ -627,6 +671,6 @@ int32_t run(const clika_call* call) {
 }
 
 CLIKA_KERNELS(paged_attention,
-              Entry("paged_attention", run).in(FLOATS, FLOATS, FLOATS, I32, I32, I32, FLOATS).out(FLOATS)
+              Entry("paged_attention", run).in(FLOATS, POOLS, POOLS, I32, I32, I32, FLOATS).out(FLOATS)
                   .parallel())
 #include "level_end.hpp"

@@ -89,6 +89,18 @@ def test_chunks_batches_and_edits_leave_no_trace(
     check_cache_edits(engine, tiny.ids(54))
 
 
+@pytest.mark.parametrize("kv_dtype", ["bfloat16", "q8_0", "fp8"])
+def test_a_short_cache_with_windows_and_caps(
+    kv_dtype: str, tiny_of: TinyOf, make_engine: MakeEngine
+) -> None:
+    checkpoint = tiny_of("gemma2_wide")
+    engine = make_engine(checkpoint.folder, cache={"dtype": kv_dtype})
+    check_same_bits(engine, tiny.ids(LENGTH))
+    check_cache_edits(engine, tiny.ids(54))
+    error = relative_error(engine.logits(tiny.ids(54)), checkpoint.reference(tiny.ids(54)))
+    assert error < (1.0 if kv_dtype == "fp8" else 0.1)
+
+
 def test_the_token_table_is_scaled_as_in_transformers(tiny_of: TinyOf) -> None:
     import torch
 

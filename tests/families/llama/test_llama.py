@@ -203,16 +203,59 @@ def test_quantized_weights_serve_every_compute_dtype(
     assert relative_error(short.logits(ids), expected) <= 2 * (theirs + quantization)
 
 
-@pytest.mark.parametrize("kv_dtype", ["bfloat16", "float16"])
+# A row is rounded to one part in 256 (bfloat16), 2048 (float16), 16 (fp8), or 254 of a block's
+# largest number (q8_0); the tiny models' large weights make more of it than trained ones do.
+SHORT_CACHES = {"bfloat16": 0.1, "float16": 0.1, "q8_0": 0.5, "fp8": 1.0}
+
+
+@pytest.mark.parametrize("kv_dtype", SHORT_CACHES)
 def test_a_short_cache_moves_the_logits_a_little(
     kv_dtype: str, tiny_of: TinyOf, make_engine: MakeEngine
 ) -> None:
-    import clika_runtime as crt
-
-    checkpoint = tiny_of("plain")
-    engine = make_engine(checkpoint.folder, cache={"dtype": crt.dtypes.by_name(kv_dtype)})
+    checkpoint = tiny_of("wide_heads")
+    engine = make_engine(checkpoint.folder, cache={"dtype": kv_dtype})
     ids = tiny.ids(LENGTH)
-    assert TOLERANCE < relative_error(engine.logits(ids), checkpoint.reference(ids)) < 0.1
+    error = relative_error(engine.logits(ids), checkpoint.reference(ids))
+    assert TOLERANCE < error < SHORT_CACHES[kv_dtype]
+
+
+@pytest.mark.parametrize("kv_dtype", ["bfloat16", "q8_0", "fp8"])
+def test_a_short_cache_is_a_float32_cache_of_rounded_rows(
+    kv_dtype: str, tiny_of: TinyOf, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the bit, for the new tokens of a step too: they attend to what was rounded."""
+    import clika_runtime as crt
+    from clika_runtime.testing._numpy import q8_0_rows, q8_0_values, round_to
+
+    folder, ids = tiny_of("wide_heads").folder, tiny.ids(40)
+    want = make_engine(folder, cache={"dtype": kv_dtype}).logits(ids)
+    attend = CacheStep.attend
+
+    def rounded(rows: Any) -> Any:
+        values = rows.numpy()
+        if kv_dtype == "q8_0":
+            held = q8_0_values(q8_0_rows(values))
+        else:
+            held = round_to(values, "float8_e4m3" if kv_dtype == "fp8" else kv_dtype)
+        return crt.from_numpy(np.ascontiguousarray(held, np.float32))
+
+    def attend_rounded(step: CacheStep, layer: int, q: Any, k: Any, v: Any, **more: Any) -> Any:
+        return attend(step, layer, q, rounded(k), rounded(v), **more)
+
+    plain = make_engine(folder)
+    monkeypatch.setattr(CacheStep, "attend", attend_rounded)
+    (got,) = plain.extend([plain.cache.add()], [ids], plain.eager)
+    assert (got.view(np.uint32) == want.view(np.uint32)).all()
+
+
+@pytest.mark.parametrize("kv_dtype", SHORT_CACHES)
+def test_a_short_cache_leaves_no_trace_of_chunks_batches_and_edits(
+    kv_dtype: str, tiny_of: TinyOf, make_engine: MakeEngine
+) -> None:
+    engine = make_engine(tiny_of("wide_heads").folder, cache={"dtype": kv_dtype})
+    check_same_bits(engine, tiny.ids(LENGTH))
+    check_traced_steps(engine, tiny.ids(LENGTH))
+    check_cache_edits(engine, tiny.ids(54))
 
 
 def test_the_window_of_a_gguf_and_its_tokens_come_from_metadata(

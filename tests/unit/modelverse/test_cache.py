@@ -7,7 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from clika_runtime.errors import InvalidArgumentError, OutOfMemoryError
+import clika_runtime as crt
+from clika_runtime.errors import InvalidArgumentError, OutOfMemoryError, UnsupportedError
 from clika_runtime.modelverse.cache import KV, CacheConfig, Conv, KVCache, StepArrays
 
 SPECS = [KV(2, 8, 8), KV(2, 8, 4)]
@@ -16,6 +17,69 @@ SPECS = [KV(2, 8, 8), KV(2, 8, 4)]
 def make(**options: object) -> KVCache:
     settings: dict[str, object] = {"max_tokens": 40, "max_sequences": 4, "block_size": 8, **options}
     return KVCache(SPECS, CacheConfig(**settings))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "width", "row"),
+    [
+        (None, "float32", 64, 256),
+        ("bfloat16", "bfloat16", 64, 128),
+        (crt.float16, "float16", 64, 128),
+        ("q8_0", "q8_0", 68, 68),
+        ("fp8", "fp8", 64, 64),
+        ("float8_e4m3", "fp8", 64, 64),
+    ],
+)
+def test_the_bytes_of_a_row(form: object, name: str, width: int, row: int) -> None:
+    specs = [KV(2, 64, 64), KV(2, 64, 64)]
+    cache = KVCache(specs, CacheConfig(40, block_size=8, dtype=form))
+    assert (cache.rows.name, cache.nbytes_per_token) == (name, 2 * 2 * 2 * row)
+    for keys, values in cache.pools:
+        assert keys.shape == values.shape == (5, 8, 2, width)
+        assert keys.nbytes == 40 * 2 * row
+
+
+@pytest.mark.parametrize("form", ["int8", "q4_0", "", "x" * 1000, crt.float64, 8])
+def test_a_form_that_is_none_is_refused(form: object) -> None:
+    with pytest.raises(UnsupportedError, match=r"one of float32, .*, q8_0, fp8") as caught:
+        KVCache(SPECS, CacheConfig(40, dtype=form))
+    assert caught.value.code_name == "NOT_IMPLEMENTED_FOR_DTYPE" and len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("spec", [KV(2, 80, 64), KV(2, 64, 80), KV(1, 8, 8)])
+def test_q8_0_needs_whole_blocks(spec: KV) -> None:
+    with pytest.raises(UnsupportedError, match=r"heads of (80|8); choose fp8 or") as caught:
+        KVCache([spec], CacheConfig(40, dtype="q8_0"))
+    assert caught.value.code_name == "NOT_IMPLEMENTED_FOR_PARAM"
+    assert KVCache([spec], CacheConfig(40, dtype="fp8")).nbytes_per_token
+
+
+@pytest.mark.parametrize("form", ["float32", "bfloat16", "float16", "q8_0", "fp8"])
+def test_a_shared_block_is_copied_as_it_lies(form: str) -> None:
+    """Also what no number is: a copy through numbers would change such rows."""
+    cache = KVCache([KV(2, 32, 64)], CacheConfig(16, 2, block_size=8, dtype=form))
+    first = cache.add()
+    cache.prepare_step([first], [5])
+    rng = np.random.default_rng(3)
+    before = []
+    for pool in cache.pools[0]:
+        data = rng.integers(0, 256, pool.nbytes, np.uint8).tobytes()
+        crt.copy_(pool, crt.Tensor.from_bytes(data, pool.shape, pool.dtype))
+        before.append(data)
+    block = cache._sequences[first].blocks[0]
+    twin = cache.fork(first)
+    cache.prepare_step([twin], [1])
+    other = cache._sequences[twin].blocks[0]
+    assert other != block
+    for pool, data in zip(cache.pools[0], before, strict=True):
+        now = pool.bytes()
+        size = pool.nbytes // pool.shape[0]
+        used = size * 5 // 8
+        kept = data[block * size : block * size + used]
+        assert now[block * size : block * size + used] == kept
+        assert now[other * size : other * size + used] == kept
+        rest = slice(other * size + used, (other + 1) * size)
+        assert now[rest] == data[rest]
 
 
 def slots_of(cache: KVCache, arrays: StepArrays, row: int, positions: range) -> list[int]:

@@ -46,12 +46,17 @@ def test_the_cache_is_keys_and_values_of_every_layer(model: Path) -> None:
     assert budget(model, max_seq=100, kvcache="continuous").cache == 100 * per_token
     short = budget(model, max_seq=100, kv_dtype="bfloat16")
     assert (short.cache, short.cache_dtype) == (one.cache // 2, "bfloat16")
+    least = budget(model, max_seq=100, kv_dtype="fp8")
+    assert (least.cache, least.cache_dtype) == (one.cache // 4, "fp8")
+    blocks = budget(model, max_seq=100, kv_dtype="q8_0")
+    assert (blocks.cache_per_token, blocks.cache_dtype) == (2 * HEADS * HEAD_DIM // 32 * 34, "q8_0")
 
 
-def test_the_cache_is_what_the_cache_makes(model: Path) -> None:
-    loaded = load_generative(model, max_seq=200)
+@pytest.mark.parametrize("kv_dtype", [None, "bfloat16", "fp8", "q8_0"])
+def test_the_cache_is_what_the_cache_makes(model: Path, kv_dtype: str | None) -> None:
+    loaded = load_generative(model, max_seq=200, kv_dtype=kv_dtype)
     pools = sum(k.nbytes + v.nbytes for k, v in loaded.engine.cache.pools)
-    assert budget(model, max_seq=200).cache == pools
+    assert budget(model, max_seq=200, kv_dtype=kv_dtype).cache == pools
 
 
 def test_the_activations_are_the_arenas_of_the_plans(model: Path) -> None:

@@ -14,7 +14,7 @@ from ..._version import __version__
 from ...errors import InvalidArgumentError
 from ..console import json_text, show
 from ..knobs import COMPUTE_DTYPES
-from . import EXIT_OK
+from . import EXIT_OK, loading
 from .arguments import MAX_SEQ, UsageError, number
 from .tables import csv_text, table
 
@@ -54,8 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dtype",
         choices=COMPUTE_DTYPES,
-        help="dtype of activations and cache (default: the checkpoint's)",
+        help="dtype of activations, and of the cache without --kv-quant (default: the "
+        "checkpoint's)",
     )
+    loading.add_cache_format(parser)
     parser.add_argument(
         "--assume-device",
         action="append",
@@ -83,7 +85,7 @@ def run(arguments: Any) -> int:
             given["source"],
             max_seq=given.get("max_seq", MAX_SEQ),
             assume=assumed,
-            options=LoadOptions(dtype=given.get("dtype")),
+            options=LoadOptions(dtype=given.get("dtype"), kv_dtype=loading.cache_format(given)),
             weights=given.get("weights"),
             offline=bool(given.get("offline")),
             cache_dir=given.get("cache_dir"),

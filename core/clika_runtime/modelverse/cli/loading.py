@@ -8,12 +8,12 @@ from typing import Any
 
 from ...errors import ClikaRTError, InternalError, InvalidArgumentError
 from .. import catalog
-from ..knobs import COMPUTE_DTYPES
+from ..knobs import CACHE_DTYPES, COMPUTE_DTYPES
 from ..sources import ResolvedSource
 from .arguments import MAX_SEQ, Parser, number
 from .stages import check_file
 
-__all__ = ["add_arguments", "check_arguments", "load"]
+__all__ = ["add_arguments", "add_cache_format", "cache_format", "check_arguments", "load"]
 
 _log = logging.getLogger("clika_runtime.modelverse")
 # The order in which `--device auto` and an absent --device look for a place.
@@ -37,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     load.add_argument(
         "--dtype",
         choices=COMPUTE_DTYPES,
-        help="dtype of activations and cache (default: the checkpoint's)",
+        help="dtype of activations, and of the cache without --kv-quant (default: the "
+        "checkpoint's)",
     )
     load.add_argument(
         "--exact",
@@ -49,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("paged", "continuous"),
         help="the layout of the cache: blocks, or one piece per sequence (default: paged)",
     )
+    add_cache_format(load)
     load.add_argument(
         "--prefill-chunk",
         type=number(int, 1),
@@ -60,6 +62,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="append the counters of the memory pools at each stage, a line of JSON each",
     )
+
+
+def add_cache_format(group: Any) -> None:
+    """``--kv-quant``, of every command that judges or makes a cache."""
+    group.add_argument(
+        "--kv-quant",
+        choices=("none", *CACHE_DTYPES),
+        metavar="MODE",
+        help="what the cache holds keys and values in: none (the dtype of activations), "
+        f"{', '.join(CACHE_DTYPES)} (default: none)",
+    )
+
+
+def cache_format(given: dict[str, Any]) -> str | None:
+    """What ``--kv-quant`` means for the load."""
+    mode = given.get("kv_quant", "none")
+    return None if mode == "none" else mode
 
 
 def check_arguments(given: dict[str, Any], parser: Parser) -> None:
@@ -82,6 +101,7 @@ def load(
         "mode": "exact" if given.get("exact") else "fast",
         "max_seq": given.get("max_seq", MAX_SEQ),
         "max_sequences": max_sequences,
+        "kv_dtype": cache_format(given),
         **{name: given[name] for name in ("dtype", "kvcache", "prefill_chunk") if name in given},
     }
     model = _load(source, given.get("places") or _automatic(), options)

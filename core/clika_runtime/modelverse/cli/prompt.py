@@ -29,6 +29,7 @@ _FLAG_OF = {
     "max_tokens or max_sequences": "--max-seq",
     "max_seq": "--max-seq",
     "kvcache": "--kvcache",
+    "kv_dtype": "--kv-quant",
     "prefill_chunk": "--prefill-chunk",
     **{name: f"--{name.replace('_', '-')}" for name in (*WHOLE, *REAL) if "_" in name},
 }
@@ -247,6 +248,7 @@ def _report_options(
     rows.append(("dtype", report.get("compute_dtype"), flag.get("dtype", "checkpoint")))
     rows.append(("weights", report.get("mode"), "flag" if given.get("exact") else "default"))
     rows.append(("kvcache", options.kvcache, flag.get("kvcache", "default")))
+    rows.append(("kv-quant", given.get("kv_quant", "none"), flag.get("kv_quant", "default")))
     rows.append(("prefill-chunk", options.prefill_chunk, flag.get("prefill_chunk", "default")))
     window = "checkpoint"
     if model.window == given.get("max_seq", MAX_SEQ):

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .._kit import Make, operator
-from .._numpy import Array
+from .._kit import Make, Operand, operator
+from .._numpy import Array, q8_0_rows, q8_0_values
 
 _KINDS = ("float32", "bfloat16")
 
@@ -165,6 +165,8 @@ operator("rotary", _rotary, _rotary_cases, float32=(4, 32), narrow=(1, 0.5))
 def _kv_append(pool: Array, value: Array, slots: Array) -> Array:
     result = pool.copy()
     size = pool.shape[1]
+    if pool.dtype == np.uint8:  # rows of Q8_0
+        value = q8_0_rows(value)
     for token, slot in zip(value, slots, strict=True):
         result[slot // size, slot % size] = token
     return result
@@ -178,6 +180,24 @@ def _kv_append_cases(make: Make) -> None:
     make.case("converted", make.normal((6, 4, 2, 8), "bfloat16"), make.normal((5, 2, 8)), slots)
     value = make.normal((5, 2, 8), "float32", "transposed")
     make.case("strided", make.normal((6, 4, 2, 8)), value, slots)
+    for dtype in (*_KINDS, "float16"):
+        rows = make.normal((5, 2, 64), dtype)
+        bytes_of = make.integers(0, 256, (6, 4, 2, 68), "uint8")
+        make.case(f"q8_0-{dtype}", bytes_of, rows, slots)
+        pool = make.normal((6, 4, 2, 24), "float8_e4m3")
+        make.case(f"fp8-{dtype}", pool, make.normal((5, 2, 24), dtype), slots, bound=(0, 0))
+    # Every exponent, halves between two numbers, and what saturates.
+    wide = make.operand(2.0 ** make.rng.uniform(-12, 11, (5, 2, 24)), "float32")
+    make.case("fp8-wide", make.normal((6, 4, 2, 24), "float8_e4m3"), wide, slots, bound=(0, 0))
+    odd = make.rng.normal(0, 1, (5, 2, 64))
+    odd[0, 0, 3], odd[1, 1, 40], odd[2] = np.nan, np.inf, 0.0
+    odd[3, 0], odd[4, 1, 0] = odd[3, 0] * 1e-7, 1e30
+    pool = make.integers(0, 256, (6, 4, 2, 68), "uint8")
+    make.case("q8_0-odd", pool, make.operand(odd, "float32"), slots)
+    pool = make.normal((6, 4, 2, 64), "float8_e4m3")
+    make.case("fp8-odd", pool, make.operand(odd, "float32"), slots, bound=(0, 0))
+    value = make.normal((5, 2, 32), "float32", "transposed")
+    make.case("q8_0-strided", make.integers(0, 256, (6, 4, 2, 34), "uint8"), value, slots)
     make.case("none", make.normal((3, 4, 1, 4)), make.normal((0, 1, 4)), make.operand([], "int32"))
 
 
@@ -199,6 +219,9 @@ def _attention(
 ) -> Array:
     heads, size = query.shape[1], key_pool.shape[1]
     group = heads // key_pool.shape[2]
+    key_pool, value_pool = (
+        q8_0_values(pool) if pool.dtype == np.uint8 else pool for pool in (key_pool, value_pool)
+    )
     result = np.zeros((*query.shape[:2], value_pool.shape[3]))
     for b, length in enumerate(kv_lens):
         at = np.arange(length)
@@ -246,11 +269,17 @@ def _attention_cases(make: Make) -> None:
             table[b, :n] = order[used : used + n]
             used += n
         kind = pool_dtype or dtype
+
+        def pool(size: int) -> Operand:
+            rows = make.normal((blocks, block, heads[1], size), "float32" if quantized else kind)
+            return make.operand(q8_0_rows(rows.values), "uint8") if quantized else rows
+
+        quantized = kind == "q8_0"
         make.case(
             name,
             make.normal((sum(new), heads[0], sizes[0]), dtype, scale=sharp),
-            make.normal((blocks, block, heads[1], sizes[0]), kind),
-            make.normal((blocks, block, heads[1], sizes[1]), kind),
+            pool(sizes[0]),
+            pool(sizes[1]),
             make.operand(table, "int32"),
             make.operand(np.cumsum([0, *new]), "int32"),
             make.operand(lengths, "int32"),
@@ -279,6 +308,17 @@ def _attention_cases(make: Make) -> None:
     case("not-causal", (4, 2), (10, 2), causal=False)
     case("sharp", (3,), (40,), sharp=8.0)
     case("no-tokens", (0, 2), (0, 6))
+    for kind in ("q8_0", "float8_e4m3", "float16"):
+        options: dict[str, Any] = {"pool_dtype": kind, "sizes": (64, 32)}
+        case(f"{kind}-pool", (1, 4, 3), (20, 4, 90), block=16, **options)
+        case(f"{kind}-bf16", (1, 4), (20, 4), dtype="bfloat16", **options)
+        case(f"{kind}-window", (5, 1), (30, 70), window=7, **options)
+        case(f"{kind}-softcap", (3, 1), (9, 20), softcap=5.0, sharp=6.0, **options)
+        case(f"{kind}-sinks", (3, 1), (9, 20), sinks=True, **options)
+        whole: dict[str, Any] = {"sinks": True, "window": 13, "softcap": 8.0, "sharp": 4.0}
+        case(f"{kind}-everything", (3, 1), (90, 20), **whole, **options)
+        case(f"{kind}-not-causal", (4, 2), (10, 2), causal=False, **options)
+    case("fp8-odd-sizes", (3,), (40,), sizes=(20, 12), pool_dtype="float8_e4m3")
 
 
 operator("paged_attention", _attention, _attention_cases, float32=(16, 32), narrow=(2, 1))
