@@ -89,13 +89,14 @@ def measure_steps(
 def decode_rates(
     workers: Mapping[str, Worker], rounds: int, sequences: int = 1
 ) -> dict[str, Spread]:
-    """Tokens a second of some sequences together, `DECODE` of each."""
+    """Tokens a second of some sequences together: `DECODE` of one, half as many of several each."""
+    count = DECODE if sequences == 1 else DECODE // 2
     prompts = [prompt(PROMPT, vocabulary(workers), seed) for seed in range(sequences)]
     calls = {
-        name: lambda worker=worker: worker.ask("decode", prompts=prompts, count=DECODE)
+        name: lambda worker=worker: worker.ask("decode", prompts=prompts, count=count)
         for name, worker in workers.items()
     }
-    return rates(take_turns(calls, rounds), DECODE * sequences)
+    return rates(take_turns(calls, rounds), count * sequences)
 
 
 def prefill_rates(

@@ -12,6 +12,7 @@ A call is a line such as ``["prefill", {"ids": [1, 2, 3]}]``.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
@@ -168,34 +169,39 @@ class Transformers:
 
     def __init__(self, model: str, threads: int) -> None:
         import torch
+        from transformers import DynamicCache
 
         from tests.oracles.gguf_decoder import reference_model
 
         torch.set_num_threads(threads)
-        self.torch = torch
+        self.torch, self.new_cache = torch, DynamicCache
         started = time.perf_counter()
         self.model = reference_model(model)
         self.model.set_attn_implementation("sdpa")
         self.vocabulary = self.model.config.vocab_size
         self.load_seconds = time.perf_counter() - started
 
-    def _step(self, rows: list[list[int]], past: Any = None) -> tuple[list[int], Any]:
+        accepted = inspect.signature(self.model.forward).parameters
+        self.cache_name = "cache" if "cache" in accepted else "past_key_values"
+
+    def _step(self, rows: list[list[int]], cache: Any) -> list[int]:
+        more = {self.cache_name: cache, "use_cache": True, "logits_to_keep": 1}
         with self.torch.inference_mode():
-            out = self.model(
-                self.torch.tensor(rows), past_key_values=past, use_cache=True, logits_to_keep=1
-            )
-            return out.logits[:, -1].argmax(-1).tolist(), out.past_key_values
+            logits = self.model(self.torch.tensor(rows), **more).logits
+            return list(logits[:, -1].argmax(-1).tolist())
 
     def prefill(self, ids: list[int]) -> float:
+        cache = self.new_cache(config=self.model.config)
         started = time.perf_counter()
-        self._step([ids])
+        self._step([ids], cache)
         return time.perf_counter() - started
 
     def decode(self, prompts: list[list[int]], count: int) -> float:
-        tokens, past = self._step(prompts)
+        cache = self.new_cache(config=self.model.config)
+        tokens = self._step(prompts, cache)
         started = time.perf_counter()
         for _ in range(count):
-            tokens, past = self._step([[token] for token in tokens], past)
+            tokens = self._step([[token] for token in tokens], cache)
         return time.perf_counter() - started
 
 
@@ -263,9 +269,10 @@ class Worker:
         return total / 1e9
 
     def close(self) -> None:
-        assert self.process.stdin is not None
+        assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.close()
         self.process.wait()
+        self.process.stdout.close()
 
     def __enter__(self) -> Worker:
         return self
