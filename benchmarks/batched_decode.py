@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.checkpoints import facts
-from benchmarks.harness import Ceiling, Ceilings, Report, Row, numbers, parser
+from benchmarks.harness import Ceiling, Report, Row, numbers, parser
 from benchmarks.steps import decode_rates
 from benchmarks.workers import Worker, beside_llama
 
@@ -26,22 +26,22 @@ def main() -> int:
     made.add_argument("models", nargs="+", type=Path, metavar="MODEL")
     made.add_argument("--sequences", type=numbers, default=[4, 8], metavar="LIST")
     options = made.parse_args()
-    report, ceilings = Report("batched_decode", __doc__, options), Ceilings()
+    report = Report("batched_decode", __doc__, options)
     for model in options.models:
         for threads in options.threads:
             for sequences in options.sequences:
-                measure(report, ceilings, model, threads, sequences, not options.no_peer)
+                measure(report, model, threads, sequences)
     return report.close()
 
 
-def measure(
-    report: Report, ceilings: Ceilings, model: Path, threads: int, sequences: int, peer: bool
-) -> None:
+def measure(report: Report, model: Path, threads: int, sequences: int) -> None:
     about = facts(model)
-    what, peak = ceilings.read(about.decode_bytes, threads)
+    what, peak = report.ceilings.read(about.decode_bytes, threads)
     with ExitStack() as stack:
-        workers = stack.enter_context(beside_llama(model, threads, peer, sequences=sequences))
-        for flash in (True, False) if peer else ():
+        workers = stack.enter_context(
+            beside_llama(model, threads, report.peer, sequences=sequences)
+        )
+        for flash in (True, False) if report.peer else ():
             name = f"llama.cpp, flash attention {'on' if flash else 'off'}, one cache"
             options = {"flash": flash, "sequences": sequences, "unified": True}
             worker = Worker(name, "llama.cpp", model, threads, **options)
@@ -49,8 +49,11 @@ def measure(
         found = decode_rates(workers, report.rounds, sequences)
     report.add(
         Row.of(
-            *(about.subject, f"decode, {sequences} sequences", threads, "tokens/s"),
-            found=found,
+            about.subject,
+            f"decode, {sequences} sequences",
+            threads,
+            "tokens/s",
+            found,
             beside="llama.cpp",
             target=TARGET,
             # A step reads the weights once for all of its sequences.

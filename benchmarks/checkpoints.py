@@ -290,7 +290,7 @@ def quantize(source: Path, target: Path, file_type: str, pure: bool) -> None:
     params.nthread = 2
     params.ftype = getattr(lib, f"LLAMA_FTYPE_MOSTLY_{file_type}")
     params.pure = pure
-    kept = []
+    kept: list[Any] = []
     if pure:
         reader = gguf.GGUFReader(str(source))
         matrices = [t for t in reader.tensors if len(t.shape) == 2]

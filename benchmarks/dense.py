@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.checkpoints import converted, facts
-from benchmarks.harness import Ceilings, Report, Row, add_work, parser, require, work_folder
+from benchmarks.harness import Report, Row, add_work, parser, work_folder
 from benchmarks.steps import PREFILL, decode_rates, multiplying, prefill_rates, reading
 from benchmarks.workers import Worker, sides
 
@@ -29,25 +29,21 @@ def main() -> int:
     made.add_argument("model", type=Path)
     add_work(made)
     options = made.parse_args()
-    if not options.no_peer:
-        require("transformers")
-    report, ceilings = Report("dense", __doc__, options), Ceilings()
+    report = Report("dense", __doc__, options, peers=("llama.cpp", "transformers"))
     folder = work_folder(options.work)
     paths = {kind: converted(options.model, folder, kind) for kind in ("F32", "BF16", "F16")}
     for threads in options.threads:
-        measure(report, ceilings, paths, threads, not options.no_peer)
+        measure(report, paths, threads)
     return report.close()
 
 
-def measure(
-    report: Report, ceilings: Ceilings, paths: dict[str, Path], threads: int, peer: bool
-) -> None:
+def measure(report: Report, paths: dict[str, Path], threads: int) -> None:
     about = {kind: facts(path) for kind, path in paths.items()}
 
     def add(kind: str, work: str, found: Any, beside: str, target: float) -> None:
-        ceiling = (reading if work == "decode" else multiplying)(ceilings, about[kind], threads)
+        ceiling = (reading if work == "decode" else multiplying)(report, about[kind], threads)
         named = (about[kind].subject, work, threads, "tokens/s")
-        report.add(Row.of(*named, found=found, beside=beside, target=target, ceiling=ceiling))
+        report.add(Row.of(*named, found, beside=beside, target=target, ceiling=ceiling))
 
     with ExitStack() as stack:
         narrow = stack.enter_context(
@@ -57,13 +53,13 @@ def measure(
         found = prefill_rates({"ours": narrow, "ours, float32": wide}, report.rounds)
         add("BF16", f"prefill {PREFILL}", found, "ours, float32", BFLOAT16_PREFILL)
         workers = {"ours": narrow}
-        for name, start in sides(peer).items():
+        for name, start in sides(report.peer).items():
             if name != "ours":
                 workers[f"{name}, F16"] = stack.enter_context(start(paths["F16"], threads))
         found = decode_rates(workers, report.rounds)
         add("BF16", "decode", found, "llama.cpp", BFLOAT16_DECODE)
         workers = {"ours": wide}
-        if peer:
+        if report.peer:
             torch = Worker("transformers float32", "transformers", paths["F32"], threads)
             workers[torch.name] = stack.enter_context(torch)
         found = decode_rates(workers, report.rounds)

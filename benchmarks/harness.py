@@ -29,7 +29,7 @@ from benchmarks import ceilings
 RESULTS = Path(__file__).resolve().parent / "results"
 SCHEMA = 1
 PAUSE = 0.03  # seconds between turns: threads of the other side spin that long after theirs
-PACKAGES = {"llama.cpp": "llama_cpp", "transformers": "transformers"}
+PACKAGES = {"llama.cpp": "llama_cpp", "transformers": "transformers", "torch": "torch"}
 _DISTRIBUTIONS = ("llama-cpp-python", "torch", "transformers", "numpy")
 
 
@@ -97,14 +97,21 @@ class Row:
 
     @classmethod
     def of(
-        cls, *named: Any, found: Mapping[str, Spread], ceiling: Reached | None = None, **more: Any
+        cls,
+        subject: str,
+        work: str,
+        threads: int,
+        unit: str,
+        found: Mapping[str, Spread],
+        ceiling: Reached | None = None,
+        **more: Any,
     ) -> Row:
-        """``named`` are subject, work, threads and unit; ``found`` has ours and the peers;
-        ``ceiling`` makes a `Ceiling` of our median."""
+        """The row of what was found: ours and the peers by name. ``ceiling`` makes a `Ceiling` of
+        our median; ``more`` are other fields."""
         ours = found["ours"]
         peers = {name: spread for name, spread in found.items() if name != "ours"}
         reached = ceiling(ours.median) if ceiling is not None else None
-        return cls(*named, ours, peers=peers, ceiling=reached, **more)
+        return cls(subject, work, threads, unit, ours, peers=peers, ceiling=reached, **more)
 
     @property
     def peer(self) -> str:
@@ -155,7 +162,8 @@ class Row:
         return document
 
     def __str__(self) -> str:
-        lines = [f"  {self.work}, {self.threads} thread(s): ours {self.ours} {self.unit}"]
+        named = f"{self.subject}, {self.work}, {self.threads} thread(s)"
+        lines = [f"  {named}: ours {self.ours} {self.unit}"]
         lines += [f"      {name} {spread}" for name, spread in self.peers.items()]
         told = []
         if self.ratio is not None:
@@ -199,9 +207,20 @@ def prompt(tokens: int, vocabulary: int, seed: int = 0) -> list[int]:
     return random.Random(seed).choices(range(vocabulary // 16, vocabulary), k=tokens)
 
 
+def environment(threads: int) -> dict[str, str]:
+    """What a worker process with some threads runs in."""
+    count = str(threads)
+    dropped = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")  # settings of the caller's NumPy
+    kept = {name: value for name, value in os.environ.items() if name not in dropped}
+    return {**kept, "CLIKA_RT_NUM_THREADS": count, "OMP_NUM_THREADS": count}
+
+
 # ---------------------------------------------------------------- ceilings
 class Ceilings:
-    """The ceilings of this machine, each measured once in a run and printed."""
+    """The ceilings of this machine, each measured once in a run and printed. The best of many
+    short loops: a neighbour's work may slow some of them."""
+
+    ROUNDS = 60
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, int], float] = {}
@@ -209,19 +228,21 @@ class Ceilings:
     def read(self, nbytes: int, threads: int) -> tuple[str, float]:
         """Its name, and bytes a second of the best read loop over a buffer of that size."""
         what = f"the read loop over {nbytes / 1e6:.0f} MB"
-        rate = self._rate(what, threads, lambda: ceilings.read_bandwidth(nbytes, threads))
+        rate = self._rate(
+            what, threads, lambda: ceilings.read_bandwidth(nbytes, threads, self.ROUNDS)
+        )
         return f"{what} ({rate / 1e9:.1f} GB/s)", rate
 
     def dot(self, threads: int) -> tuple[str, float]:
         """Its name, and operations a second of int8 dot products in registers."""
         what = "the int8 dot peak"
-        rate = self._rate(what, threads, lambda: ceilings.dot_rate(threads))
+        rate = self._rate(what, threads, lambda: ceilings.dot_rate(threads, self.ROUNDS))
         return f"{what} ({rate / 1e9:.0f} Gop/s)", rate
 
     def multiply(self, threads: int) -> tuple[str, float]:
         """Its name, and operations a second of float32 multiply-adds in registers."""
         what = "the float32 multiply-add peak"
-        rate = self._rate(what, threads, lambda: ceilings.fma_rate(threads))
+        rate = self._rate(what, threads, lambda: ceilings.fma_rate(threads, self.ROUNDS))
         return f"{what} ({rate / 1e9:.0f} GFLOP/s)", rate
 
     def _rate(self, what: str, threads: int, measured: Callable[[], float]) -> float:
@@ -302,7 +323,7 @@ def require(peer: str) -> None:
 
 def machine() -> str:
     """This machine in a line: processor, level of the kernels, cores, memory."""
-    from clika_runtime_cpu import _kernels
+    from clika_runtime_cpu import _kernels  # type: ignore[import-untyped]
 
     name = platform.processor() or platform.machine()
     try:
@@ -328,14 +349,23 @@ def versions() -> dict[str, str]:
 
 
 class Report:
-    """Prints rows as they come and keeps them in the JSON file."""
+    """Prints rows as they come and keeps them in the JSON file. ``peers`` have to be installed,
+    unless the options say otherwise; ``peer`` is whether they are measured."""
 
-    def __init__(self, name: str, doc: str, options: argparse.Namespace) -> None:
+    def __init__(
+        self,
+        name: str,
+        doc: str,
+        options: argparse.Namespace,
+        peers: tuple[str, ...] = ("llama.cpp",),
+    ) -> None:
         self.path: Path = options.json or RESULTS / f"{name}.json"
         self.name, self.title = name, doc.split("\n\n")[0].replace("\n", " ")
         self.rounds = options.rounds
-        if not options.no_peer:
-            require("llama.cpp")
+        self.peer: bool = not options.no_peer
+        self.ceilings = Ceilings()
+        for wanted in peers if self.peer else ():
+            require(wanted)
         self.machine = machine()
         self.missed = 0
         self._rows: dict[tuple[str, ...], dict[str, Any]] = {}

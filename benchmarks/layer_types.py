@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks.checkpoints import BLOCK_TYPES, LLAMA3_8B_LAYERS, random_layers
-from benchmarks.harness import Ceilings, Report, add_work, choice, parser, work_folder
+from benchmarks.harness import Report, add_work, choice, parser, work_folder
 from benchmarks.steps import Targets, measure_steps
 
 TYPES = ("Q4_K", "Q5_K", "Q6_K", "Q8_0", "Q4_0", "IQ4_XS")
@@ -25,7 +25,7 @@ def main() -> int:
     made.add_argument("--prefill", type=int, default=128, metavar="N", help="tokens of the prompt")
     add_work(made)
     options = made.parse_args()
-    report, ceilings = Report("layer_types", __doc__, options), Ceilings()
+    report = Report("layer_types", __doc__, options)
     folder = work_folder(options.work)
     for kind in options.types:
         path = folder / f"llama3-8b-layers-{kind}.gguf"
@@ -33,11 +33,7 @@ def main() -> int:
             print(f"  writing {path}", flush=True)
             random_layers(path, LLAMA3_8B_LAYERS, kind)
         for threads in options.threads:
-            measure_steps(
-                *(report, ceilings, path, threads, TARGETS),
-                peer=not options.no_peer,
-                prefill=options.prefill,
-            )
+            measure_steps(report, path, threads, TARGETS, options.prefill)
     return report.close()
 
 

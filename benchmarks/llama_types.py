@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.checkpoints import converted
-from benchmarks.harness import Ceilings, Report, add_work, choice, parser, work_folder
+from benchmarks.harness import Report, add_work, choice, parser, work_folder
 from benchmarks.steps import Targets, measure_steps
 
 TYPES = ("Q4_0", "Q8_0", "Q5_0", "F16")
@@ -25,12 +25,12 @@ def main() -> int:
     made.add_argument("--types", type=choice(TYPES), default=list(TYPES), metavar="LIST")
     add_work(made)
     options = made.parse_args()
-    report, ceilings = Report("llama_types", __doc__, options), Ceilings()
+    report = Report("llama_types", __doc__, options)
     folder = work_folder(options.work)
     for kind in options.types:
         path = converted(options.model, folder, kind)
         for threads in options.threads:
-            measure_steps(report, ceilings, path, threads, TARGETS, peer=not options.no_peer)
+            measure_steps(report, path, threads, TARGETS)
     return report.close()
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from benchmarks.checkpoints import facts
 from benchmarks.harness import (
-    Ceilings,
     Report,
     Row,
     Spread,
@@ -39,7 +38,7 @@ FIRST_TOKEN = 1.2  # times llama.cpp's time at most
 WORKS = ("steps", "first-token", "memory", "torch")
 
 
-def first_token(report: Report, model: Path, subject: str, threads: int, peer: bool) -> None:
+def first_token(report: Report, model: Path, subject: str, threads: int) -> None:
     """From the call that loads the file to the token after a prompt, each time in a fresh
     process."""
 
@@ -48,23 +47,26 @@ def first_token(report: Report, model: Path, subject: str, threads: int, peer: b
             ids = prompt(PROMPT, worker.vocabulary)
             return worker.load_seconds + worker.ask("prefill", ids=ids)
 
-    calls = {name: lambda start=start: fresh(start) for name, start in sides(peer).items()}
+    calls = {name: lambda start=start: fresh(start) for name, start in sides(report.peer).items()}
     found = {name: Spread.of(taken) for name, taken in take_turns(calls, report.rounds).items()}
     named = (subject, "load to first token", threads, "s")
-    report.add(Row.of(*named, found=found, beside="llama.cpp", lower=True, target=FIRST_TOKEN))
+    report.add(Row.of(*named, found, beside="llama.cpp", lower=True, target=FIRST_TOKEN))
 
 
-def memory(report: Report, model: Path, subject: str, threads: int, peer: bool) -> None:
+def memory(report: Report, model: Path, subject: str, threads: int) -> None:
     """The largest resident size of a process that has loaded the file and read a prompt; the bar is
     for ours alone."""
-    with beside_llama(model, threads, peer) as workers:
+    with beside_llama(model, threads, report.peer) as workers:
         prefill_rates(workers, 1)
         found = {name: Spread.of([w.peak_bytes() / 1e6]) for name, w in workers.items()}
     limit = 1.3 * model.stat().st_size / 1e6 + 150
     report.add(
         Row.of(
-            *(subject, f"peak memory, prefill {PREFILL}", threads, "MB"),
-            found=found,
+            subject,
+            f"peak memory, prefill {PREFILL}",
+            threads,
+            "MB",
+            found,
             beside="llama.cpp",
             lower=True,
             target=limit,
@@ -73,9 +75,9 @@ def memory(report: Report, model: Path, subject: str, threads: int, peer: bool) 
     )
 
 
-def beside_torch(report: Report, model: Path, subject: str, threads: int, peer: bool) -> None:
+def beside_torch(report: Report, model: Path, subject: str, threads: int) -> None:
     """Prefill beside transformers, which multiplies the dequantized weights."""
-    if not peer:
+    if not report.peer:
         return
     require("transformers")
     with (
@@ -84,7 +86,7 @@ def beside_torch(report: Report, model: Path, subject: str, threads: int, peer: 
     ):
         found = prefill_rates({worker.name: worker for worker in (ours, theirs)}, report.rounds)
     named = (subject, f"prefill {PREFILL}", threads, "tokens/s")
-    report.add(Row.of(*named, found=found, beside="transformers", target=TORCH))
+    report.add(Row.of(*named, found, beside="transformers", target=TORCH))
 
 
 def main() -> int:
@@ -99,8 +101,7 @@ def main() -> int:
         help=f"some of {', '.join(WORKS)}",
     )
     options = made.parse_args()
-    peer = not options.no_peer
-    report, ceilings = Report("model_speed", __doc__, options), Ceilings()
+    report = Report("model_speed", __doc__, options)
     works = [*options.works, *(["torch"] if options.torch else [])]
     parts = {"first-token": first_token, "memory": memory, "torch": beside_torch}
     for model in options.models:
@@ -109,9 +110,9 @@ def main() -> int:
         for threads in options.threads:
             if "steps" in works:
                 targets = TARGETS.get(about.name, Targets())
-                measure_steps(report, ceilings, model, threads, targets, peer=peer)
+                measure_steps(report, model, threads, targets)
             for name in (name for name in parts if name in works):
-                parts[name](report, model, about.subject, threads, peer)
+                parts[name](report, model, about.subject, threads)
     return report.close()
 
 

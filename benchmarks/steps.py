@@ -9,7 +9,6 @@ from pathlib import Path
 from benchmarks.checkpoints import Facts, facts
 from benchmarks.harness import (
     Ceiling,
-    Ceilings,
     Reached,
     Report,
     Row,
@@ -36,54 +35,47 @@ class Targets:
     dot: float | None = None
 
 
-def reading(ceilings: Ceilings, about: Facts, threads: int, target: float | None = None) -> Reached:
+def reading(report: Report, about: Facts, threads: int, target: float | None = None) -> Reached:
     """The ceiling of decoding one sequence: the weights of a token, read at the speed of the best
     loop over that many bytes."""
-    what, peak = ceilings.read(about.decode_bytes, threads)
+    what, peak = report.ceilings.read(about.decode_bytes, threads)
     return lambda rate: Ceiling(what, peak, rate * about.decode_bytes, target)
 
 
-def multiplying(
-    ceilings: Ceilings, about: Facts, threads: int, target: float | None = None
-) -> Reached:
+def multiplying(report: Report, about: Facts, threads: int, target: float | None = None) -> Reached:
     """The ceiling of prompts: the products of the layers, of int8 for packed weights, of float32
     for dense ones."""
-    peaks = ceilings.multiply if about.kind in DENSE else ceilings.dot
+    peaks = report.ceilings.multiply if about.kind in DENSE else report.ceilings.dot
     what, peak = peaks(threads)
     return lambda rate: Ceiling(what, peak, 2 * rate * about.layer_products, target)
 
 
 def measure_steps(
     report: Report,
-    ceilings: Ceilings,
     model: Path,
     threads: int,
     targets: Targets,
-    *,
-    peer: bool = True,
     prefill: int = PREFILL,
 ) -> None:
     """A row for decoding and one for a prompt of ``prefill`` tokens."""
     about = facts(model)
-    with beside_llama(model, threads, peer) as workers:
+    with beside_llama(model, threads, report.peer) as workers:
         for work, found, target, ceiling in (
             (
                 "decode",
                 decode_rates(workers, report.rounds),
                 targets.decode,
-                reading(ceilings, about, threads, targets.read),
+                reading(report, about, threads, targets.read),
             ),
             (
                 f"prefill {prefill}",
                 prefill_rates(workers, report.rounds, prefill),
                 targets.prefill,
-                multiplying(ceilings, about, threads, targets.dot),
+                multiplying(report, about, threads, targets.dot),
             ),
         ):
             named = (about.subject, work, threads, "tokens/s")
-            report.add(
-                Row.of(*named, found=found, beside="llama.cpp", target=target, ceiling=ceiling)
-            )
+            report.add(Row.of(*named, found, beside="llama.cpp", target=target, ceiling=ceiling))
 
 
 def decode_rates(

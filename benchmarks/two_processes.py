@@ -29,8 +29,7 @@ def main() -> int:
     # Long enough that the two overlap but for their ends.
     made.add_argument("--tokens", type=int, default=4 * DECODE, metavar="N", help="of a reply")
     options = made.parse_args()
-    options.no_peer = True  # one process of ours is the peer
-    report = Report("two_processes", __doc__, options)
+    report = Report("two_processes", __doc__, options, peers=())
     for model in options.models:
         subject = facts(model).subject
         for threads in options.threads:
@@ -56,7 +55,7 @@ def decode(
     calls = {"ours": together, "one process alone": lambda: tokens / pair[0].ask("decode", **asked)}
     found = {name: Spread.of(rates) for name, rates in take_turns(calls, report.rounds).items()}
     named = (subject, "decode, two processes", threads, "tokens/s")
-    report.add(Row.of(*named, found=found, beside="one process alone", target=TOGETHER))
+    report.add(Row.of(*named, found, beside="one process alone", target=TOGETHER))
 
 
 def idle(report: Report, subject: str, threads: int, worker: Worker, seconds: float) -> None:
@@ -66,7 +65,7 @@ def idle(report: Report, subject: str, threads: int, worker: Worker, seconds: fl
     percent = 100 * (worker.cpu_seconds() - used) / (time.perf_counter() - begun)
     named = (subject, f"idle for {seconds:g} s", threads, "% of a processor")
     found = {"ours": Spread.of([percent])}
-    report.add(Row.of(*named, found=found, lower=True, target=IDLE, absolute=True))
+    report.add(Row.of(*named, found, lower=True, target=IDLE, absolute=True))
 
 
 if __name__ == "__main__":

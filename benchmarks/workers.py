@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from benchmarks.harness import environment
 
 WINDOW = 1024
 ROOT = Path(__file__).resolve().parent.parent
@@ -213,20 +215,13 @@ class Worker:
 
     def __init__(self, name: str, kind: str, model: Path, threads: int, **options: Any) -> None:
         self.name = name
-        environment = {
-            **os.environ,
-            "CLIKA_RT_NUM_THREADS": str(threads),
-            "OMP_NUM_THREADS": str(threads),
-        }
-        for unset in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
-            environment.pop(unset, None)
         words = [kind, str(Path(model).resolve()), str(threads), json.dumps(options)]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.workers", *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=environment,
+            env=environment(threads),
             cwd=ROOT,
         )
         ready = self._answer()
@@ -237,7 +232,8 @@ class Worker:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise SystemExit(f"{self.name}: the worker ended with code {self.process.wait()}")
+            self.close()
+            raise SystemExit(f"{self.name}: the worker ended with code {self.process.returncode}")
         return json.loads(line)
 
     def start(self, verb: str, **arguments: Any) -> None:
@@ -288,12 +284,7 @@ def sides(peer: bool, **both: Any) -> dict[str, Callable[[Path, int], Worker]]:
     for flash in (True, False) if peer else ():
         name = f"llama.cpp, flash attention {'on' if flash else 'off'}"
         options[name] = "llama.cpp", {"flash": flash, **both}
-    return {
-        name: lambda model, threads, name=name, kind=kind, more=more: Worker(
-            name, kind, model, threads, **more
-        )
-        for name, (kind, more) in options.items()
-    }
+    return {name: partial(Worker, name, kind, **more) for name, (kind, more) in options.items()}
 
 
 @contextmanager

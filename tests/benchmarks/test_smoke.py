@@ -14,13 +14,18 @@ import pytest
 
 from benchmarks import checkpoints, steps
 from benchmarks.checkpoints import BLOCK_TYPES, Shape, converted, facts, random_blocks
+from benchmarks.workers import Worker
 
 gguf = pytest.importorskip("gguf")
 TINY = Shape(256, 512, 2, 4, 2, 1024)
-linux = pytest.mark.skipif(
+needs_linux = pytest.mark.skipif(
     sys.platform != "linux" or not (shutil.which("gcc") or shutil.which("cc")),
     reason="the ceilings need a C compiler, workers /proc",
 )
+
+
+def linux(test: Any) -> Any:
+    return pytest.mark.slow(needs_linux(test))
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +67,23 @@ def test_two_processes(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     words = (tiny, "--idle", "0.1", "--tokens", "4")
     rows = rows_of("two_processes", monkeypatch, tmp_path, *words)
     assert [work for _, work, _ in rows] == ["decode, two processes", "idle for 0.1 s"]
+
+
+@linux
+def test_a_worker_counts_its_processor_time(tiny: Path) -> None:
+    with Worker("ours", "ours", tiny, 1) as worker:
+        idle = worker.cpu_seconds()
+        assert idle > 0
+        seconds = worker.ask("prefill", ids=[7] * 512)
+        assert 0 < worker.cpu_seconds() - idle < 2 * seconds + 0.1  # one thread, and its caller
+        assert worker.peak_bytes() > 20e6
+    assert worker.process.returncode == 0
+
+
+@linux
+def test_a_worker_that_ends_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="ours: the worker ended with code 1"):
+        Worker("ours", "ours", tmp_path / "absent.gguf", 1)
 
 
 @linux
