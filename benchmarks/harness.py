@@ -258,9 +258,11 @@ def parser(doc: str, rounds: int, threads: str = "1,2") -> argparse.ArgumentPars
     """The options of every benchmark beside other programs."""
     made = argparse.ArgumentParser(description=doc.split("\n\n")[0])
     made.add_argument("--threads", type=numbers, default=numbers(threads), metavar="LIST")
-    made.add_argument("--rounds", type=int, default=rounds, metavar="N", help="timed rounds")
+    made.add_argument("--rounds", type=number, default=rounds, metavar="N", help="timed rounds")
     made.add_argument(
-        "--no-peer", action="store_true", help="ours alone: no ratios, their targets stay open"
+        "--no-peer",
+        action="store_true",
+        help="ours alone: no ratios, and no file but that of --json",
     )
     made.add_argument(
         "--json", type=Path, metavar="FILE", help="default: benchmarks/results/NAME.json"
@@ -284,15 +286,19 @@ def work_folder(given: Path | None) -> Path:
     return folder
 
 
+def number(text: str) -> int:
+    """A whole number from 1 on."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no whole number from 1 on")
+    return int(text)
+
+
 def numbers(text: str) -> list[int]:
     """
     >>> numbers("1,2")
     [1, 2]
     """
-    found = [int(word) for word in text.split(",")]
-    if min(found) < 1:
-        raise argparse.ArgumentTypeError(f"{text}: numbers from 1 on")
-    return found
+    return [number(word) for word in text.split(",")]
 
 
 def choice(names: Iterable[str]) -> Callable[[str], list[str]]:
@@ -359,17 +365,18 @@ class Report:
         options: argparse.Namespace,
         peers: tuple[str, ...] = ("llama.cpp",),
     ) -> None:
-        self.path: Path = options.json or RESULTS / f"{name}.json"
+        self.peer: bool = not options.no_peer
+        default = RESULTS / f"{name}.json" if self.peer else None
+        self.path: Path | None = options.json or default
         self.name, self.title = name, doc.split("\n\n")[0].replace("\n", " ")
         self.rounds = options.rounds
-        self.peer: bool = not options.no_peer
         self.ceilings = Ceilings()
         for wanted in peers if self.peer else ():
             require(wanted)
         self.machine = machine()
         self.missed = 0
         self._rows: dict[tuple[str, ...], dict[str, Any]] = {}
-        if self.path.is_file():
+        if self.path is not None and self.path.is_file():
             self._take_earlier(json.loads(self.path.read_text(encoding="utf-8")))
         print(f"{self.title}\n{self.machine}", flush=True)
 
@@ -387,6 +394,8 @@ class Report:
         """Prints a row, and writes the file with it."""
         print(row, flush=True)
         self.missed += row.missed
+        if self.path is None:
+            return
         document = row.document()
         document["rounds"] = self.rounds
         document["date"] = datetime.date.today().isoformat()

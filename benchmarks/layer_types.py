@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks.checkpoints import BLOCK_TYPES, LLAMA3_8B_LAYERS, random_layers
-from benchmarks.harness import Report, add_work, choice, parser, work_folder
+from benchmarks.harness import Report, add_work, choice, number, parser, work_folder
 from benchmarks.steps import Targets, measure_steps
 
 TYPES = ("Q4_K", "Q5_K", "Q6_K", "Q8_0", "Q4_0", "IQ4_XS")
@@ -22,7 +22,7 @@ TARGETS = Targets(decode=1.3, prefill=2, read=70)
 def main() -> int:
     made = parser(__doc__, rounds=3)
     made.add_argument("--types", type=choice(BLOCK_TYPES), default=list(TYPES), metavar="LIST")
-    made.add_argument("--prefill", type=int, default=128, metavar="N", help="tokens of the prompt")
+    made.add_argument("--prefill", type=number, default=128, metavar="N", help="tokens")
     add_work(made)
     options = made.parse_args()
     report = Report("layer_types", __doc__, options)

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from benchmarks.checkpoints import facts
-from benchmarks.harness import PAUSE, Report, Row, Spread, parser, prompt, take_turns
+from benchmarks.harness import PAUSE, Report, Row, Spread, number, parser, prompt, take_turns
 from benchmarks.steps import DECODE, PROMPT
 from benchmarks.workers import Worker
 
@@ -27,7 +27,7 @@ def main() -> int:
     made.add_argument("models", nargs="+", type=Path, metavar="MODEL")
     made.add_argument("--idle", type=float, default=10, metavar="S", help="seconds of waiting")
     # Long enough that the two overlap but for their ends.
-    made.add_argument("--tokens", type=int, default=4 * DECODE, metavar="N", help="of a reply")
+    made.add_argument("--tokens", type=number, default=4 * DECODE, metavar="N", help="of a reply")
     options = made.parse_args()
     report = Report("two_processes", __doc__, options, peers=())
     for model in options.models:

@@ -102,6 +102,23 @@ def test_results_of_another_machine_are_not_mixed(tmp_path: Path) -> None:
     assert "Other results\n\nIn forms of their own" in tables.page(tmp_path)
 
 
+def test_ours_alone_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "RESULTS", tmp_path)
+    options = argparse.Namespace(json=None, rounds=1, no_peer=True)
+    Report("some_table", "A table.", options).add(row())
+    assert not list(tmp_path.iterdir())
+    options.no_peer = False
+    Report("some_table", "A table.", options, peers=()).add(row())
+    assert [path.name for path in tmp_path.iterdir()] == ["some_table.json"]
+
+
+@pytest.mark.parametrize("words", [("--rounds", "0"), ("--threads", "1,x"), ("--threads", "")])
+def test_numbers_begin_at_one(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        harness.parser("A table.", 3).parse_args(words)
+    assert "is no whole number from 1 on" in capsys.readouterr().err
+
+
 def test_a_peer_that_is_absent_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(harness.PACKAGES, "llama.cpp", "an_absent_package")
     with pytest.raises(SystemExit, match=r"peer llama.cpp is not installed .*--no-peer"):
