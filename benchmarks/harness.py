@@ -210,7 +210,8 @@ def prompt(tokens: int, vocabulary: int, seed: int = 0) -> list[int]:
 def environment(threads: int) -> dict[str, str]:
     """What a worker process with some threads runs in."""
     count = str(threads)
-    dropped = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")  # settings of the caller's NumPy
+    # Settings of the caller's NumPy, and what keeps Python from caching modules.
+    dropped = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "PYTHONDONTWRITEBYTECODE")
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
     return {**kept, "CLIKA_RT_NUM_THREADS": count, "OMP_NUM_THREADS": count}
 
@@ -416,6 +417,8 @@ class Report:
 
     def close(self) -> int:
         """The exit status: 1 where a target was missed."""
+        if self.path is not None and self.path.parent == RESULTS:
+            print("python -m benchmarks.tables writes the rows into docs/benchmarks.md")
         if self.missed:
             print(f"{self.missed} row(s) miss a target", file=sys.stderr)
         return int(self.missed > 0)

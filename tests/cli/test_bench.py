@@ -9,6 +9,7 @@ import re
 
 import pytest
 
+import clika_runtime as crt
 from clika_runtime.modelverse import benchmark
 from clika_runtime.modelverse.engine import Engine
 from clika_runtime.modelverse.scheduler import Scheduler
@@ -117,6 +118,29 @@ def test_prompts_are_repeated_or_fresh(counter, monkeypatch, flag, repeated):
     assert call(counter, "bench", *SMALL, flag, "-q").status == 0
     assert (prompts[:2] == prompts[2:4] == prompts[4:]) == repeated
     assert len({tuple(prompt) for prompt in prompts}) == (2 if repeated else 6)
+
+
+@pytest.mark.parametrize(
+    ("words", "held"),
+    [
+        (("--kvcache", "continuous"), {"layout": "continuous"}),
+        ((), {"layout": "paged", "max_tokens": 10}),  # the longest cell is the window
+        (("--max-seq", "64"), {"max_tokens": 64}),
+        (("--dtype", "bfloat16"), {"dtype": crt.bfloat16}),
+    ],
+)
+def test_load_flags_apply(counter, monkeypatch, words, held):
+    configs = []
+    measured = benchmark._measure
+
+    def kept(model, *more):
+        configs.append(model.engine.cache.config)
+        measured(model, *more)
+
+    monkeypatch.setattr(benchmark, "_measure", kept)
+    assert call(counter, "bench", *SMALL, *words, "-q").status == 0
+    (config,) = configs
+    assert {name: getattr(config, name) for name in held} == held
 
 
 def test_a_step_takes_no_more_tokens_than_its_budget(counter, monkeypatch):
