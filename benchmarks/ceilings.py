@@ -7,6 +7,7 @@ python -m benchmarks.ceilings [BYTES] [THREADS]
 from __future__ import annotations
 
 import ctypes
+import functools
 import platform
 import shutil
 import subprocess
@@ -139,8 +140,9 @@ double dot_rate(int threads, int rounds) {
 """
 
 
-def _compiled(name: str) -> Any:
-    """A function of the C source, compiled for this machine."""
+@functools.cache
+def _library() -> Any:
+    """The C source, compiled for this machine."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         raise RuntimeError("a C compiler is needed to measure the ceilings")
@@ -153,30 +155,30 @@ def _compiled(name: str) -> Any:
             flags.append("-mprefer-vector-width=512")
         flags += ["-shared", "-fPIC", "-pthread"]
         subprocess.run([compiler, *flags, str(source), "-o", str(library)], check=True)
-        call = getattr(ctypes.CDLL(str(library)), name)
+        return ctypes.CDLL(str(library))
+
+
+def _measure(name: str, *values: tuple[Any, int]) -> float:
+    """The result of a function of the library; ``values`` are its arguments with their types."""
+    call = getattr(_library(), name)
     call.restype = ctypes.c_double
-    return call
+    return float(call(*(kind(value) for kind, value in values)))
 
 
 def read_bandwidth(nbytes: int, threads: int, rounds: int = 9) -> float:
     """The best of some passes over a buffer of that size, in bytes per second."""
-    call = _compiled("read_rate")
-    call.argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_int]
-    return float(call(nbytes // 4096 * 4096, threads, rounds))
+    size = (ctypes.c_size_t, nbytes // 4096 * 4096)
+    return _measure("read_rate", size, (ctypes.c_int, threads), (ctypes.c_int, rounds))
 
 
 def fma_rate(threads: int, rounds: int = 15) -> float:
     """The best of some loops of float32 multiply-adds in registers, in operations per second."""
-    call = _compiled("multiply_rate")
-    call.argtypes = [ctypes.c_int, ctypes.c_int]
-    return float(call(threads, rounds))
+    return _measure("multiply_rate", (ctypes.c_int, threads), (ctypes.c_int, rounds))
 
 
 def dot_rate(threads: int, rounds: int = 15) -> float:
     """The best of some loops of int8 dot products in registers, in operations per second."""
-    call = _compiled("dot_rate")
-    call.argtypes = [ctypes.c_int, ctypes.c_int]
-    return float(call(threads, rounds))
+    return _measure("dot_rate", (ctypes.c_int, threads), (ctypes.c_int, rounds))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
 """Float32 convolutions of ResNet-18 and MobileNet beside torch in channels_last, in alternation.
 
-python -m benchmarks.conv [--json OUT] [--threads 1 2] [--rounds 9]
+python -m benchmarks.conv [--json OUT] [--threads 1,2] [--rounds 9]
 
-`speed` is torch's time over ours, the median over rounds in which both take turns; at least 0.8 is
+The ratio is that of the rates, medians over rounds in which both take turns; at least 0.8 is
 asked for. A case is "CHANNELS MADE KERNEL STRIDE SIZE", with a "d" behind it each channel is a
 group of its own.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -54,4 +55,4 @@ def make(name: str, case: str) -> tuple[Callable[[], Any], float]:
 
 
 if __name__ == "__main__":
-    peers.main("benchmarks.conv", __doc__, CASES, make, LEAST)
+    sys.exit(peers.main("benchmarks.conv", __doc__, CASES, make, LEAST))

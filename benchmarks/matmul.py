@@ -1,13 +1,14 @@
 """Products of float32 matrices beside torch, in alternation.
 
-python -m benchmarks.matmul [--json OUT] [--threads 1 2] [--rounds 9]
+python -m benchmarks.matmul [--json OUT] [--threads 1,2] [--rounds 9]
 
-`speed` is torch's time over ours, the median over rounds in which both take turns; at least 0.95 is
+The ratio is that of the rates, medians over rounds in which both take turns; at least 0.95 is
 asked for. A case is "M K N", with a "t" behind it the right side is a transposed view.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -50,4 +51,4 @@ def make(name: str, case: str) -> tuple[Callable[[], Any], float]:
 
 
 if __name__ == "__main__":
-    peers.main("benchmarks.matmul", __doc__, CASES, make, LEAST)
+    sys.exit(peers.main("benchmarks.matmul", __doc__, CASES, make, LEAST))

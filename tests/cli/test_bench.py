@@ -5,9 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 
 import pytest
 
+import clika_runtime as crt
+from clika_runtime.modelverse import benchmark
+from clika_runtime.modelverse.engine import Engine
+from clika_runtime.modelverse.scheduler import Scheduler
 from tests.cli.harness import call, run
 from tests.cli.tiny import COUNTING, write_model
 
@@ -88,6 +93,153 @@ def test_a_cell_that_does_not_fit_leaves_the_others(counter):
     assert "cell 64:4 with 1 sessions" in result.err
 
 
+def recorded(monkeypatch) -> list[list[int]]:
+    """The prompts of all requests from now on."""
+    prompts: list[list[int]] = []
+    submit = Scheduler.submit
+
+    def kept(self, request):
+        prompts.append(list(request.tokens))
+        submit(self, request)
+
+    monkeypatch.setattr(Scheduler, "submit", kept)
+    return prompts
+
+
+SMALL = ("--isl", "8", "--osl", "2", "--concurrency", "2", "--warmup", "1", "--iters", "2")
+
+
+def test_prompts_of_a_pass_share_their_beginning(counter, monkeypatch):
+    prompts = recorded(monkeypatch)
+    assert call(counter, "bench", *SMALL, "--shared-prefix", "5", "-q").status == 0
+    assert len(prompts) == 6  # three passes of two sessions
+    for first, second in zip(prompts[::2], prompts[1::2], strict=True):
+        assert first[:5] == second[:5] and first[5:] != second[5:]
+    assert prompts[0][:5] != prompts[2][:5]  # a pass has a prefix of its own
+
+
+@pytest.mark.parametrize(
+    ("flag", "repeated"), [("--repeat-prompts", True), ("--unique-prompts", False)]
+)
+def test_prompts_are_repeated_or_fresh(counter, monkeypatch, flag, repeated):
+    prompts = recorded(monkeypatch)
+    assert call(counter, "bench", *SMALL, flag, "-q").status == 0
+    assert (prompts[:2] == prompts[2:4] == prompts[4:]) == repeated
+    assert len({tuple(prompt) for prompt in prompts}) == (2 if repeated else 6)
+
+
+@pytest.mark.parametrize(
+    ("words", "held"),
+    [
+        (("--kvcache", "continuous"), {"layout": "continuous"}),
+        ((), {"layout": "paged", "max_tokens": 10}),  # the longest cell is the window
+        (("--max-seq", "64"), {"max_tokens": 64}),
+        (("--dtype", "bfloat16"), {"dtype": crt.bfloat16}),
+    ],
+)
+def test_load_flags_apply(counter, monkeypatch, words, held):
+    configs = []
+    measured = benchmark._measure
+
+    def kept(model, *more):
+        configs.append(model.engine.cache.config)
+        measured(model, *more)
+
+    monkeypatch.setattr(benchmark, "_measure", kept)
+    assert call(counter, "bench", *SMALL, *words, "-q").status == 0
+    (config,) = configs
+    assert {name: getattr(config, name) for name in held} == held
+
+
+def test_a_step_takes_no_more_tokens_than_its_budget(counter, monkeypatch):
+    steps = []
+    step = Engine.step
+
+    def kept(self, work):
+        steps.append(sum(len(item.tokens) for item in work))
+        return step(self, work)
+
+    monkeypatch.setattr(Engine, "step", kept)
+    words = ("--isl", "20", "--osl", "2", "--concurrency", "1", "--warmup", "0")
+    result = call(counter, "bench", *words, "--step-token-budget", "6")
+    assert steps == [6, 6, 6, 2, 1]
+    (row,) = rows_of(result.out)
+    assert float(row["prefill_chunk_ms_max"]) >= float(row["prefill_chunk_ms_p50"]) > 0
+
+
+def test_rows_that_are_done_outlive_the_run(counter, tmp_path, monkeypatch):
+    measured = benchmark._measure
+
+    def stopped(model, device, row, *more):
+        if row.osl == 3:
+            raise KeyboardInterrupt
+        measured(model, device, row, *more)
+
+    monkeypatch.setattr(benchmark, "_measure", stopped)
+    words = ("--cells", "8:2,8:3", "--concurrency", "1", "--warmup", "0")
+    result = call(counter, "bench", *words, "--output", tmp_path / "out")
+    assert result.status == 130
+    (row,) = rows_of((tmp_path / "out.csv").read_text())
+    assert (row["osl"], row["status"]) == ("2", "ok")
+    (kept,) = json.loads((tmp_path / "out.json").read_text())["rows"]
+    assert kept["decode_tok_s"] == pytest.approx(float(row["decode_tok_s"]), rel=1e-5)
+
+
+def test_memory_stages(counter, tmp_path):
+    """After the weights are bound, after one forward pass, after the first generation."""
+    path = tmp_path / "stages"
+    assert call(counter, "bench", *SMALL, "--memory-stages", path, "-q").status == 0
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["stage"] for line in lines] == ["weights", "forward", "generation"]
+    counts = [line["devices"][0]["allocations"] for line in lines]
+    assert counts[0] < counts[1] < counts[2]
+
+
+def test_diagnostics_say_load_and_peak(counter):
+    result = call(counter, "bench", *SMALL, "-v")
+    assert "load-seconds" in result.err
+    assert "peak memory of the process" in result.err
+    assert "load-seconds" not in call(counter, "bench", *SMALL).err
+
+
+def test_profile(counter):
+    """One pass more of each cell, beside the rows: what its operators took."""
+    words = ("--cells", "8:4,40:3", "--concurrency", "2", "--prefill-chunk", "16")
+    result = call(counter, "bench", *words, "--profile", "-q")
+    assert result.status == 0
+    assert [row["retires"] for row in rows_of(result.out)] == ["6", "6"]
+    lines = result.err.splitlines()
+    start = lines.index("Profiling Report Summary:")
+    # 8:4 is a step for both prompts and three for the other tokens; 40:3 is five steps of 16 at
+    # most and then what is left of the slower reply.
+    steps = int(re.match(r"  (\d+) steps in [\d.]+ ms, [\d.]+ ms of it", lines[start + 1])[1])
+    assert steps >= 4 + 5 + 2
+    assert lines[start + 2] == "  top_ops:"
+    ranks = [
+        re.match(r" +(\d+)\. (\w+): ([\d.]+) ms \(([\d.]+) %\)", x) for x in lines[start + 3 :]
+    ]
+    ranks = [found for found in ranks if found]
+    seconds = [float(found[3]) for found in ranks]
+    assert seconds == sorted(seconds, reverse=True)
+    assert {"linear", "sample", "paged_attention"} <= {found[2] for found in ranks}
+    head = next(i for i, x in enumerate(lines) if x.startswith("Step "))
+    assert "AvgSelf(us)" in lines[head]
+    split = [re.split(r"  +", x.strip()) for x in lines[head + 1 :]]
+    rows = {(cells[0], cells[1]): cells for cells in split}
+    assert {step for step, _ in rows} >= {"decode step", "sample step", "fill step"}
+    for cells in rows.values():
+        calls, own, average = int(cells[2]), float(cells[3]), float(cells[4])
+        assert average == pytest.approx(own / calls, abs=0.01 + 0.1 / calls)
+    # One layer: a step samples once, and attention runs once.
+    assert rows["decode step", "sample"][2] == rows["decode step", "paged_attention"][2]
+
+
+def test_the_media_sweep_is_refused_by_name(counter):
+    result = call(counter, "mm_bench")
+    assert result.status == 3
+    assert "family 'llama' (text->text) provides no mm_bench (it provides: " in result.err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -102,6 +254,8 @@ def test_a_cell_that_does_not_fit_leaves_the_others(counter):
         (("--iters", "0"), "out of range"),
         (("--kv-quant", "q8_1"), "invalid choice: 'q8_1'"),
         (("--output", "absent-folder/out"), "absent-folder"),
+        (("--profile-pipeline",), "steps of one engine, not as a pipeline with nodes; --profile"),
+        (("--audio-seconds", "5,30"), "the model reads text; its sweep is --cells"),
         (("--output", ""), ""),
     ],
 )

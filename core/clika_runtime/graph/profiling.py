@@ -15,6 +15,7 @@ import os
 import re
 import statistics
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from ..errors import InvalidArgumentError
 from .opcode import IF, STRUCTURAL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from .._native._graph import GraphStore as _Base
     from .lowering import Program
@@ -124,7 +125,7 @@ class ProfileReport:
 
 
 class Profiling(_Base):
-    """`profile` of a `ModelGraph`."""
+    """`profile` and `profile_runs` of a `ModelGraph`."""
 
     def profile(
         self: Any,
@@ -153,23 +154,8 @@ class Profiling(_Base):
         """
         if type(runs) is not int or not 1 <= runs <= 1_000_000:
             raise InvalidArgumentError(f"profile: runs must be a number of runs, got {runs!r}")
-        for name, given in (("bandwidth", bandwidth), ("peak", peak)):
-            number = isinstance(given, numbers.Real) and not isinstance(given, bool)
-            if given is not None and not (number and 1 <= given <= _MOST):
-                raise InvalidArgumentError(
-                    f"profile: {name} must be 1 to {_MOST:g} a second, got {given!r:.80}"
-                )
-        program = self._program
-        if program is None:
-            self._check_whole("profile")
-            raise InvalidArgumentError(
-                "profile: the graph is not finalized; call finalize() first", "FAILED_PRECONDITION"
-            )
+        program, bandwidth, peak = _profiled(self, "profile", bandwidth, peak)
         with tracing_scope(None):
-            if bandwidth is None or peak is None:
-                measured = ceilings(str(self.device))
-                bandwidth = measured[0] if bandwidth is None else bandwidth
-                peak = measured[1] if peak is None else peak
             program.run(inputs)
             wall = []
             measured_graph = _Measured(self, program)
@@ -182,13 +168,71 @@ class Profiling(_Base):
                     measured_graph.take()
             finally:
                 measured_graph.profile(False)
-        rows = measured_graph.rows(float(bandwidth), float(peak))
-        whole = sum(row.seconds for row in rows)
-        if whole:
-            rows = [replace(row, percent=100 * row.seconds / whole) for row in rows]
-        return ProfileReport(
-            self.name, rows, statistics.median(wall), float(bandwidth), float(peak)
+        rows = _percentages(measured_graph.rows(bandwidth, peak))
+        return ProfileReport(self.name, rows, statistics.median(wall), bandwidth, peak)
+
+    @contextmanager
+    def profile_runs(
+        self: Any, *, bandwidth: float | None = None, peak: float | None = None
+    ) -> Iterator[ProfileReport]:
+        """A clock around every instruction of the runs that somebody makes within the block, whose
+        inputs are theirs; the report is filled at the block's end.
+
+        ``seconds``, ``bytes``, ``flops`` and ``calls`` of its rows are those of all runs together
+        (with symbolic sizes as in the last of them), ``seconds`` of the report is the nodes' sum. A
+        graph that did not run has no rows. ``bandwidth``, ``peak`` and errors are those of
+        `profile`; blocks of one graph do not nest.
+
+        >>> import clika_runtime as crt
+        >>> spec = crt.TensorSpec("x", crt.float32, [8])
+        >>> graph = crt.trace(lambda x: [crt.relu(x[0])], [spec]).graph
+        >>> graph.finalize()
+        >>> with graph.profile_runs(bandwidth=1e10, peak=1e11) as report:
+        ...     for _ in range(3):
+        ...         _ = graph.run([crt.ones(8)])
+        >>> [(row.operator, row.calls, row.bytes) for row in report.rows]
+        [('relu', 3, 192)]
+        """
+        program, bandwidth, peak = _profiled(self, "profile_runs", bandwidth, peak)
+        measured_graph = _Measured(self, program)
+        report = ProfileReport(self.name, [], 0.0, bandwidth, peak)
+        measured_graph.profile(True)
+        try:
+            yield report
+            measured_graph.take()
+        finally:
+            measured_graph.profile(False)
+        report.rows = _percentages(measured_graph.rows(bandwidth, peak))
+        report.seconds = sum(row.seconds for row in report.rows)
+
+
+def _profiled(
+    graph: Any, what: str, bandwidth: float | None, peak: float | None
+) -> tuple[Program, float, float]:
+    """The graph's program and the ceilings."""
+    for name, given in (("bandwidth", bandwidth), ("peak", peak)):
+        number = isinstance(given, numbers.Real) and not isinstance(given, bool)
+        if given is not None and not (number and 1 <= given <= _MOST):
+            raise InvalidArgumentError(
+                f"{what}: {name} must be 1 to {_MOST:g} a second, got {given!r:.80}"
+            )
+    program = graph._program
+    if program is None:
+        graph._check_whole(what)
+        raise InvalidArgumentError(
+            f"{what}: the graph is not finalized; call finalize() first", "FAILED_PRECONDITION"
         )
+    if bandwidth is None or peak is None:
+        with tracing_scope(None):
+            measured = ceilings(str(graph.device))
+        bandwidth = measured[0] if bandwidth is None else bandwidth
+        peak = measured[1] if peak is None else peak
+    return program, float(bandwidth), float(peak)
+
+
+def _percentages(rows: list[ProfileRow]) -> list[ProfileRow]:
+    whole = sum(row.seconds for row in rows)
+    return [replace(row, percent=100 * row.seconds / whole) for row in rows] if whole else rows
 
 
 @lru_cache(maxsize=8)

@@ -10,17 +10,18 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import clika_runtime as crt
 
 from ..errors import ClikaRTError
-from .engine import Sampling
+from .engine import Sampling, Work
 from .scheduler import Request, Scheduler
 
-__all__ = ["COLUMNS", "Cell", "Protocol", "Row", "measure", "read_bandwidth"]
+__all__ = ["COLUMNS", "Cell", "Protocol", "Row", "forward_once", "measure", "read_bandwidth"]
 
 _READ = 256 << 20  # bytes of the buffer that stands for large weights
 
@@ -109,10 +110,15 @@ class _Pass:
 
 
 def measure(
-    model: Any, cells: Sequence[Cell], ladder: Sequence[int], protocol: Protocol
+    model: Any,
+    cells: Sequence[Cell],
+    ladder: Sequence[int],
+    protocol: Protocol,
+    profiled: Callable[[], AbstractContextManager[None]] | None = None,
 ) -> Iterator[Row]:
     """A row for each cell and number of sessions, as it is measured; a cell that fails is a row
-    with the status ``error`` and the reason.
+    with the status ``error`` and the reason. After the timed passes of a cell one more runs within
+    ``profiled()``, which is no part of the row.
 
     The model needs a window for the longest cell and as many sequences as the largest number of
     sessions.
@@ -124,7 +130,7 @@ def measure(
         for sessions in ladder:
             row = Row(cell.isl, cell.osl, sessions, notes=protocol.notes)
             try:
-                _measure(model, device, row, protocol)
+                _measure(model, device, row, protocol, profiled)
             except ClikaRTError as error:
                 row.status, row.reason = "error", str(error)
             if row.decode_tok_s:
@@ -140,6 +146,16 @@ def measure(
                     f"{bandwidth / 1e9:.1f} GB/s allows"
                 )
             yield row
+
+
+def forward_once(model: Any) -> None:
+    """One token through the model, whose sequence is gone again."""
+    cache = model.engine.cache
+    sequence = cache.add()
+    try:
+        model.engine.step([Work(sequence, [0])])
+    finally:
+        cache.free(sequence)
 
 
 def read_bandwidth(device: Any) -> float:
@@ -165,7 +181,13 @@ def _bytes_of_step(model: Any, cell: Cell, sessions: int) -> float:
     return float(weights + sessions * cache)
 
 
-def _measure(model: Any, device: Any, row: Row, protocol: Protocol) -> None:
+def _measure(
+    model: Any,
+    device: Any,
+    row: Row,
+    protocol: Protocol,
+    profiled: Callable[[], AbstractContextManager[None]] | None,
+) -> None:
     before = crt.memory_stats(device).allocations
     drawn = random.Random(f"{row.isl}:{row.osl}:{row.concurrency}")
     prompts = _prompts(model, row, protocol, drawn)
@@ -190,6 +212,9 @@ def _measure(model: Any, device: Any, row: Row, protocol: Protocol) -> None:
     row.retires = len(passes) * row.concurrency
     row.peak_active_bytes = stats.peak_bytes
     row.num_allocs = stats.allocations - before
+    if profiled is not None:
+        with profiled():
+            _run(model, prompts, row.osl, protocol.token_budget)
 
 
 def _prompts(model: Any, row: Row, protocol: Protocol, drawn: random.Random) -> list[list[int]]:

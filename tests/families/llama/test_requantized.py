@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.quality_types import dense_copy, measure, missed, quantize
+from benchmarks.checkpoints import convert, quantize
+from benchmarks.quality_types import measure, missed
 from tests.oracles.gguf_decoder import PASSAGES
 
 pytestmark = [
@@ -23,7 +24,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def dense(smollm2_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("dense") / "dense.gguf"
-    dense_copy(smollm2_gguf, path)
+    convert(smollm2_gguf, path)
     return path
 
 

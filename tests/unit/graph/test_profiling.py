@@ -254,11 +254,53 @@ def test_ceilings_are_measured_once() -> None:
     assert (report.bandwidth, report.peak) == (bandwidth, peak)
 
 
+def test_runs_of_somebody_else_are_timed() -> None:
+    """All runs of the block together; what runs before and after it does not count."""
+    graph = trace(lambda x: crt.softmax(x @ x, -1), draw(1, 8, 8))
+    graph.finalize()
+    graph.run([draw(1, 8, 8)])
+    with graph.profile_runs(**CEILINGS) as report:
+        assert report.rows == []
+        results = [bits(graph.run([draw(seed, 8, 8)])[0]) for seed in range(3)]
+    graph.run([draw(1, 8, 8)])
+    once = {row.name: row for row in graph.profile([draw(1, 8, 8)], 1, **CEILINGS).rows}
+    assert [row.name for row in report.rows] == list(once)
+    for row in report.rows:
+        assert (row.calls, row.bytes) == (3, 3 * once[row.name].bytes)
+        assert row.flops == 3 * once[row.name].flops and row.seconds > 0
+    assert sum(row.percent for row in report.rows) == pytest.approx(100)
+    assert report.seconds == sum(row.seconds for row in report.rows)
+    assert results == [bits(graph.run([draw(seed, 8, 8)])[0]) for seed in range(3)]
+
+
+def test_a_block_without_runs_has_no_rows() -> None:
+    graph = trace(lambda x: crt.relu(x), draw(1, 4))
+    graph.finalize()
+    graph.run([draw(1, 4)])
+    with graph.profile_runs(**CEILINGS) as report:
+        pass
+    assert (report.rows, report.seconds) == ([], 0.0)
+
+
+def test_a_block_that_fails_ends_the_clock() -> None:
+    graph = trace(lambda x: crt.relu(x), draw(1, 4))
+    graph.finalize()
+    with pytest.raises(ZeroDivisionError), graph.profile_runs(**CEILINGS) as report:
+        graph.run([draw(1, 4)])
+        raise ZeroDivisionError
+    assert report.rows == []
+    graph.run([draw(1, 4)])
+    assert not any(t for _, _, t in graph._program.plan.profiled())
+
+
 def test_refusals() -> None:
     graph = trace(lambda x: crt.relu(x), draw(1, 4))
     with pytest.raises(crt.InvalidArgumentError, match="call finalize") as failure:
         graph.profile([draw(1, 4)])
     assert failure.value.code_name == "FAILED_PRECONDITION"
+    with pytest.raises(crt.InvalidArgumentError, match=r"profile_runs: .* call finalize"):
+        with graph.profile_runs():
+            pass
     graph.finalize()
     for runs in (0, -1, 2.0, True):
         with pytest.raises(crt.InvalidArgumentError, match="number of runs"):

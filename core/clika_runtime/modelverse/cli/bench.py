@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import catalog
-from ..sources import ResolvedSource
+from ..sources import ResolvedSource, human_size
 from . import EXIT_FAILURE, EXIT_OK, loading
 from .arguments import Parser, number
 from .files import check_target, write_text
+from .profile import StepProfile
 from .report import common_rows, log_rows
-from .stages import Stages
+from .stages import Stages, peak_memory
 from .tables import csv_line
 
 if TYPE_CHECKING:
@@ -27,6 +28,20 @@ _log = logging.getLogger("clika_runtime.modelverse")
 _CELLS = ((128, 128), (2048, 128), (128, 1024))
 _LADDER = (1, 4, 8)
 _MOST = 1 << 20  # tokens of a cell; sessions, passes
+# Flags of models that are made otherwise: metavar, help, and why a text model refuses them.
+_REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
+    "--profile-pipeline": (
+        {"action": "store_true"},
+        "a profile of a pipeline's nodes (models that run as a pipeline)",
+        "the model runs as steps of one engine, not as a pipeline with nodes; --profile has the "
+        "operators of the steps",
+    ),
+    "--audio-seconds": (
+        {"metavar": "LIST"},
+        "lengths of audio, in the place of cells (speech-to-text models)",
+        "the model reads text; its sweep is --cells",
+    ),
+}
 #: The version of the JSON report.
 SCHEMA = 1
 
@@ -79,6 +94,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shape.add_argument(
         "--output", metavar="PREFIX", help="also write PREFIX.csv and PREFIX.json, row by row"
     )
+    shape.add_argument(
+        "--profile",
+        action="store_true",
+        help="also a profile of the operators on standard error, from a pass more of each cell",
+    )
+    for flag, (metavar, text, _) in _REFUSED.items():
+        shape.add_argument(flag, **metavar, help=text)
     loading.add_arguments(parser)
 
 
@@ -107,6 +129,9 @@ def check_arguments(arguments: Any, parser: Parser) -> None:
         parser.error("--isl and --osl make a cell together; give both")
     if single:
         given["cells"] = [(given["isl"], given["osl"])]
+    for flag, (_, _, reason) in _REFUSED.items():
+        if flag[2:].replace("-", "_") in given:
+            parser.error(f"argument {flag}: {reason}")
     loading.check_arguments(given, parser)
     if "output" in given:
         for path in _files(given["output"]):
@@ -126,8 +151,11 @@ def run(source: ResolvedSource, identity: catalog.Identity, arguments: Any) -> i
     model = loading.load(source, identity, {**given, "max_seq": window}, max_sequences=max(ladder))
     stages.record("weights", model)
 
-    from ..benchmark import Cell, Protocol, measure
+    from ..benchmark import Cell, Protocol, forward_once, measure
 
+    if "memory_stages" in given:
+        forward_once(model)
+        stages.record("forward", model)
     protocol = Protocol(
         warmup=given.get("warmup", 2),
         iters=given.get("iters", 1),
@@ -137,12 +165,18 @@ def run(source: ResolvedSource, identity: catalog.Identity, arguments: Any) -> i
     )
     _report_options(given, model, protocol)
     report = _Report(source, given.get("output"))
+    profile = StepProfile(model.engine) if given.get("profile") else None
+    profiled = profile.measured if profile is not None else None
     failed = False
-    for row in measure(model, [Cell(*cell) for cell in cells], ladder, protocol):
+    for row in measure(model, [Cell(*cell) for cell in cells], ladder, protocol, profiled):
         report.add(row)
-        stages.record("forward", model)
         stages.record("generation", model)
         failed = failed or row.status != "ok"
+    if profile is not None:
+        sys.stderr.write(f"{profile}\n")
+    peak = peak_memory()
+    if peak:
+        _log.debug("peak memory of the process: %s", human_size(peak))
     return EXIT_FAILURE if failed else EXIT_OK
 
 

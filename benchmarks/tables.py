@@ -1,0 +1,130 @@
+"""Writes docs/benchmarks.md from the JSON files of benchmarks/results.
+
+python -m benchmarks.tables [--check]
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import RESULTS, SCHEMA
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
+ORDER = ("model_speed", "llama_types", "layer_types", "batched_decode", "dense", "two_processes")
+HEAD = ("model", "work", "threads", "ours", "peer", "ratio", "target", "of the ceiling", "date")
+TOP = """# Benchmarks
+
+Written by `python -m benchmarks.tables` from `benchmarks/results`. Each table has a command of its
+own, which measures ours and its peers in worker processes that take turns, so that all see the same
+machine in the same minutes. Numbers are medians with the smallest and largest measurement. `ratio`
+is ours to the best peer; where less is better (times, memory) the target is an upper bound. A
+ceiling is what the machine did at best in the same run: bytes that a plain loop reads from a buffer
+as large as the weights of a token, or operations in registers. A target that was not reached is
+marked **missed**.
+"""
+
+
+def page(folder: Path = RESULTS) -> str:
+    """The text of the page.
+
+    Files of another form than that of `harness.Report` are named at the end."""
+    tables: dict[str, Any] = {}
+    others = []
+    for path in sorted(folder.glob("*.json")):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(document, dict) and document.get("schema") == SCHEMA:
+            tables[path.stem] = document
+        else:
+            others.append(path.name)
+    names = [name for name in ORDER if name in tables]
+    names += [name for name in tables if name not in ORDER]
+    parts = [TOP, *(section(tables[name]) for name in names)]
+    if others:
+        listed = ", ".join(f"`{name}`" for name in others)
+        told = "In forms of their own, told in [results.md](results.md)"
+        parts.append(f"## Other results\n\n{told}: {listed}.\n")
+    return "\n".join(parts)
+
+
+def section(document: Mapping[str, Any]) -> str:
+    """The heading and the table of a document."""
+    releases = ", ".join(f"{name} {number}" for name, number in document["versions"].items())
+    return "\n".join(
+        [
+            f"## {document['name']}",
+            "",
+            document["title"],
+            "",
+            f"`{document['command']}` on {document['machine']}; {releases}.",
+            "",
+            *_table(HEAD, (_cells(row) for row in document["rows"])),
+            "",
+        ]
+    )
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    cells = [list(head)]
+    cells.append(["---"] * len(cells[0]))
+    cells += [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    return [f"| {' | '.join(row)} |" for row in cells]
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    peer = row["peers"].get(row["peer"])
+    target = ""
+    if row["target"] is not None:
+        value = f"{row['target']:.4g} {row['unit']}" if row["absolute"] else f"{row['target']:g}"
+        verdict = {True: "", False: " **missed**", None: " (no peer measured)"}[row["met"]]
+        target = f"{'≤' if row['lower'] else '≥'} {value}{verdict}"
+    return [
+        row["subject"],
+        f"{row['work']}, {row['unit']}",
+        str(row["threads"]),
+        _spread(row["ours"]),
+        f"{_spread(peer)}, {row['peer']}" if peer else "",
+        "" if row["ratio"] is None else f"{row['ratio']:.2f}",
+        target,
+        _ceiling(row.get("ceiling")),
+        row["date"],
+    ]
+
+
+def _spread(spread: Mapping[str, float]) -> str:
+    """A median, and the ends where they differ.
+
+    >>> _spread({"median": 2.0, "low": 1.5, "high": 3.0})
+    '2 (1.5 .. 3)'
+    """
+    told = f"{spread['median']:.4g}"
+    if spread["low"] == spread["high"]:
+        return told
+    return f"{told} ({spread['low']:.4g} .. {spread['high']:.4g})"
+
+
+def _ceiling(ceiling: Mapping[str, Any] | None) -> str:
+    if ceiling is None:
+        return ""
+    told = f"{ceiling['percent']:.0f} % of {ceiling['what']}"
+    if ceiling["target"] is None:
+        return told
+    return f"{told}; ≥ {ceiling['target']:g} %{'' if ceiling['met'] else ' **missed**'}"
+
+
+def main(words: list[str]) -> int:
+    text = page()
+    if words == ["--check"]:
+        current = PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text
+        if not current:
+            print(f"{PAGE} is not current; run python -m benchmarks.tables")
+        return 0 if current else 1
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
