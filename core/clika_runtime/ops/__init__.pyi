@@ -540,7 +540,7 @@ def linear(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    mode: Literal['exact', 'fast', 'int8'] = 'exact',
+    mode: Literal['exact', 'fast'] = 'exact',
 ) -> Tensor: ...
 def linspace(
     start: float | Tensor,
