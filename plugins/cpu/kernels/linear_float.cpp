@@ -115,18 +115,17 @@ struct DenseSource {
 #if CLIKA_X86 && CLIKA_LEVEL == 2
   static constexpr int kStep = 16 * WordValues<T>::kCount;  // columns in 64 bytes
 
-  // Calls body(k, value) for columns [first, last) of a group, in order.
-  template <class Body>
-  CLIKA_INLINE void each_column(int64_t group, int64_t first, int64_t last, const Body& body) const {
+  // Calls body(k, value) for columns [first, last) of a group, in order, and ahead(step) before each step.
+  template <class Ahead, class Body>
+  CLIKA_INLINE void each_column(int64_t group, int64_t first, int64_t last, const Ahead& ahead,
+                                const Body& body) const {
     const char* at[16];
     for (int r = 0; r < 16; ++r) at[r] = reinterpret_cast<const char*>(row(group, r) + first);
     int64_t k = 0;
     for (; k + kStep <= last - first; k += kStep) {
-      const int64_t byte = k * static_cast<int64_t>(sizeof(T));
-      // The rows are streams of their own, too many for the processor to foresee.
-      for (int r = 0; r < 16; ++r) __builtin_prefetch(at[r] + byte + 1024);
+      ahead(k / kStep);
       __m512i words[16];
-      transpose16(at, byte, words);
+      transpose16(at, k * static_cast<int64_t>(sizeof(T)), words);
 #pragma GCC unroll 16
       for (int c = 0; c < 16; ++c) {
 #pragma GCC unroll 2
@@ -146,12 +145,20 @@ struct DenseSource {
   CLIKA_INLINE void single(int64_t group, int64_t count, const float* x, vf (&sums)[kExactGroups]) const {
     for (int64_t g = 0; g < count; ++g) {
       vf sum = zero();
-      each_column(group + g, 0, columns, [&](int64_t k, vf value) { sum = fma(value, splat(x[k]), sum); });
+      // 16 rows are 16 streams, too many for the processor to foresee: ask for the next group, line after line.
+      const char* next = reinterpret_cast<const char*>(row(group + g + 1, 0));
+      each_column(
+          group + g, 0, columns,
+          [&](int64_t step) {
+            for (int line = 0; line < 16; ++line) __builtin_prefetch(next + (step * 16 + line) * 64, 0, 2);
+          },
+          [&](int64_t k, vf value) { sum = fma(value, splat(x[k]), sum); });
       sums[g] = sum;
     }
   }
   void fill(int64_t group, int64_t first, int64_t last, float* panel) const {
-    each_column(group, first, last, [&](int64_t k, vf value) { store(panel + k * W, value); });
+    each_column(
+        group, first, last, [](int64_t) {}, [&](int64_t k, vf value) { store(panel + k * W, value); });
   }
 #else
   void fill(int64_t group, int64_t first, int64_t last, float* panel) const {
