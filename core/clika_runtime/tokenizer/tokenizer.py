@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import os
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from clika_runtime.errors import InvalidArgumentError
+from clika_runtime.errors import InvalidArgumentError, UnsupportedError
 from clika_runtime.io._files import invalid, missing, read_head, shown
 from clika_runtime.io.gguf import GgufFile, open_gguf
 
@@ -17,6 +17,7 @@ from . import from_gguf as gguf_builder
 from ._library import guarded, twin
 from .chat_template import ChatTemplate
 from .loading import Loaded, load_directory, load_file, load_tiktoken
+from .pieces import piece_bytes
 from .streaming import Spelling, StreamingDecoder, byte_level, make_decoder, token_bytes
 
 __all__ = ["EncodeOptions", "Encoded", "Token", "Tokenizer"]
@@ -113,6 +114,7 @@ class Tokenizer:
         if self._byte_level:
             spelling = byte_level(backend.id_to_token)
         self._spelling = spelling
+        self._piece_bytes: Callable[[str], bytes] | None = None
 
     # ------------------------------------------------------------ loading
     @classmethod
@@ -326,6 +328,30 @@ class Tokenizer:
             token: str | None = self._backend.id_to_token(token_id)
         return token
 
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """The bytes that a token adds to a text, or None for an id that the vocabulary lacks.
+
+        They may be a part of a character. The space that a SentencePiece vocabulary sets before a
+        text is among them. Errors: ``UnsupportedError`` for a vocabulary whose tokens have no bytes
+        of their own (WordPiece).
+        """
+        if not 0 <= token_id <= _MAX_ID:
+            return None
+        if self._spelling is not None:
+            return self._spelling.bytes_of(token_id)
+        if self._piece_bytes is None:
+            self._piece_bytes = piece_bytes(self._backend.decoder)
+        if self._piece_bytes is None:
+            kind = type(self._backend.decoder).__name__
+            raise UnsupportedError(
+                f"token_bytes: the tokens of {self._where} have no bytes of their own, their text "
+                f"depends on their neighbours (decoder {kind})"
+            )
+        surface = self.id_to_token(token_id)
+        if surface is None or token_id in self._added:
+            return None if surface is None else surface.encode(errors="replace")
+        return self._piece_bytes(surface)
+
     def tokenize(self, text: str, add_special_tokens: bool = True) -> list[Token]:
         """The tokens of a text with the bytes each came from.
 
@@ -447,9 +473,11 @@ class Tokenizer:
             cu_seqlens=_int32(sums, (len(sums),), options.device),
         )
 
-    def streaming_decoder(self, skip_special: bool = True) -> StreamingDecoder:
+    def streaming_decoder(
+        self, skip_special: bool = True, *, keep: Iterable[int] = ()
+    ) -> StreamingDecoder:
         """A decoder for ids that arrive one at a time; its pieces add up to ``decode`` of all of
-        them.
+        them. ``keep`` are special ids to show although special tokens are skipped.
 
         >>> stream = tokenizer.streaming_decoder()  # doctest: +SKIP
         >>> text = "".join(stream.push(i) for i in ids) + stream.finish()  # doctest: +SKIP
@@ -467,7 +495,7 @@ class Tokenizer:
             spelling=self._spelling,
             decode=decode,
             surface=backend.id_to_token,
-            skipped=self._special if skip_special else _NONE,
+            skipped=self._special.difference(keep) if skip_special else _NONE,
         )
 
     # ------------------------------------------------------------ conversations
