@@ -1,0 +1,70 @@
+"""Qwen3-Coder: a function and its parameters between tags.
+
+    <tool_call>
+    <function=get_weather>
+    <parameter=city>
+    Oslo
+    </parameter>
+    </function>
+    </tool_call>
+"""
+
+from __future__ import annotations
+
+from clika_runtime.modelverse.tools import Cursor, GrammarWriter, Malformed, Output, Tool, ToolFormat
+from clika_runtime.modelverse.tools.cursor import Reading
+from clika_runtime.modelverse.tools.grammar import property_schema
+from clika_runtime.modelverse.tools.tagged_text import TaggedArguments, read_value, trimmed
+
+__all__ = ["QwenCoder"]
+
+_END = "</tool_call>"
+_VALUE_END = "</parameter>"
+
+
+class QwenCoder(ToolFormat):
+    """``<function=name>`` with ``<parameter=name>``; the outer tag may be missing."""
+
+    name = "qwen3-coder"
+    begins = ("<tool_call>", "<function=")
+    markers = ("<tool_call>", _END)
+    signs = ("<function=",)
+
+    def read(self, mark: str, cursor: Cursor, out: Output) -> Reading[None]:
+        if mark == "<tool_call>":
+            yield from cursor.space()
+            yield from cursor.expect("<function=")
+        name, _ = yield from cursor.collect((">",))
+        out.start(name.strip())
+        arguments = TaggedArguments(self.tools.get(name.strip()))
+        while True:
+            yield from cursor.space()
+            if (yield from cursor.found("</function>")):
+                break
+            yield from cursor.expect("<parameter=")
+            key, _ = yield from cursor.collect((">",))
+            value = yield from read_value(cursor, _VALUE_END)
+            piece = arguments.add(key.strip(), trimmed(value))
+            if piece is None:
+                raise Malformed
+            out.arguments(piece)
+        out.arguments(arguments.close())
+        out.end()
+        if mark == "<tool_call>":
+            yield from cursor.space()
+            yield from cursor.found(_END)
+
+    def write(self, tool: Tool, grammar: GrammarWriter) -> str:
+        def item(name: str) -> str:
+            if ">" in name:
+                grammar.refuse(tool, f"the argument {name!r:.80} has a '>' in its name")
+            begin = grammar.text(f"<parameter={name}>\n")
+            if tool.is_text(name):
+                value = grammar.text_value(tool, name, _VALUE_END)
+            else:
+                value = grammar.json(property_schema(tool, name))
+            return f"{begin} {value} {grammar.text(chr(10) + _VALUE_END + chr(10))}"
+
+        begin = grammar.text(f"<tool_call>\n<function={grammar.name(tool)}>\n")
+        end = grammar.closing(f"</function>\n{_END}")
+        return f"{begin} {grammar.members(tool, item)} {end}"
