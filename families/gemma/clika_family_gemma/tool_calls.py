@@ -134,8 +134,7 @@ class _Braced(ToolFormat):
             return "(" + " | ".join(self._literal(grammar, value) for value in scalars) + ")"
         if kind == "string":
             grammar.only_text(tool, schema)
-            mark = grammar.text(self.quote)
-            return f"{mark} {grammar.without(self.quote, schema)} {mark}"
+            return f"{grammar.text(self.quote)} {grammar.up_to(self.quote, schema)}"
         if kind in ("number", "integer"):
             return grammar.json(schema)
         if kind == "boolean":

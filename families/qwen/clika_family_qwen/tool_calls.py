@@ -60,10 +60,11 @@ class QwenCoder(ToolFormat):
                 grammar.refuse(tool, f"the argument {name!r:.80} has a '>' in its name")
             begin = grammar.text(f"<parameter={name}>\n")
             if tool.is_text(name):
-                value = grammar.text_value(tool, name, _VALUE_END)
+                value = grammar.text_value(tool, name, _VALUE_END, before="\n")
             else:
-                value = grammar.json(property_schema(tool, name))
-            return f"{begin} {value} {grammar.text(chr(10) + _VALUE_END + chr(10))}"
+                document = grammar.json(property_schema(tool, name))
+                value = f"{document} {grammar.text(chr(10) + _VALUE_END)}"
+            return f'{begin} {value} "\\n"'
 
         begin = grammar.text(f"<tool_call>\n<function={grammar.name(tool)}>\n")
         end = grammar.closing(f"</function>\n{_END}")

@@ -99,25 +99,32 @@ class GrammarWriter:
         head = f'{{"name": "{self.name(tool)}", "{key}": '
         return f'{self.text(head)} {self.arguments(tool)} "}}"'
 
-    def without(self, end: str, schema: Mapping[str, Any] | None = None) -> str:
-        """A text of a schema in which ``end`` does not stand."""
+    def up_to(self, tag: str, schema: Mapping[str, Any] | None = None, before: str = "") -> str:
+        """A text of a schema of strings, ``before`` and the closing tag, which does not stand in the
+        text."""
         schema = schema or {}
         values = schema.get("enum", [schema["const"]] if "const" in schema else None)
         if values is not None:
-            fitting = [value for value in values if isinstance(value, str) and end not in value]
+            fitting = [value for value in values if isinstance(value, str) and tag not in value]
             if not fitting:
                 raise InvalidArgumentError(f"tools: no value of {values!r:.200} can be written")
-            return "(" + " | ".join(_quoted(value) for value in fitting) + ")"
+            choice = " | ".join(map(_quoted, fitting))
+            return f"({choice}) {self.text(before + tag)}"
         least, most = schema.get("minLength", 0), schema.get("maxLength", "")
-        bound = "*" if not least and most == "" else f"{{{least},{most}}}"
-        body = f"/(?s:.{bound})/ & ~/(?s:.*){_escaped(end)}(?s:.*)/"
-        return self.terminal(body)
+        text = "(?s:.*)" if not least and most == "" else f"(?s:.{{{least},{most}}})"
+        if self.has(tag):
+            value = self.terminal(f"/{text}/")
+            return f"{value} {self.text(before + tag)}"
+        # A terminal takes as much as it can, so it ends with the tag, and at the first one.
+        end = _escaped(tag)
+        value = self.terminal(f"/{text}{_escaped(before)}{end}/ & ~/(?s:.*){end}(?s:.+)/")
+        return self.rule(value, "lazy")
 
-    def text_value(self, tool: Tool, name: str, end: str) -> str:
-        """An argument that is a string, without quotes, up to a closing tag."""
+    def text_value(self, tool: Tool, name: str, tag: str, before: str = "") -> str:
+        """An argument that is a string, without quotes, and its closing tag."""
         schema = tool.resolved(tool.properties[name])
         self.only_text(tool, schema)
-        return self.without(end, schema)
+        return self.up_to(tag, schema, before)
 
     def members(
         self, tool: Tool, item: Callable[[str], str], separator: str = ""
@@ -150,10 +157,10 @@ class GrammarWriter:
         return first
 
     # ------------------------------------------------------------ rules
-    def rule(self, body: str) -> str:
-        """A rule of its own."""
+    def rule(self, body: str, options: str = "") -> str:
+        """A rule of its own, with options of the library in brackets."""
         name = f"r{len(self._rules)}"
-        self._rules.append(f"{name}: {body}")
+        self._rules.append(f"{name}{f'[{options}]' if options else ''}: {body}")
         return name
 
     def terminal(self, body: str) -> str:
@@ -188,7 +195,7 @@ def _quoted(text: str) -> str:
 
 def _escaped(text: str) -> str:
     """A text within a regular expression between slashes."""
-    return re.escape(text).replace("/", "\\/").replace("\n", "\\n")
+    return re.escape(text).replace("/", "\\/").replace("\\\n", "\\n")
 
 
 def property_schema(tool: Tool, name: str) -> Mapping[str, Any] | bool:
@@ -224,5 +231,5 @@ def forced_call(
     calls = " | ".join(writer.rule(made.write(tool, writer)) for tool in chosen)
     start = f"({calls})"
     if inside and reasoning is not None:
-        start = f"{writer.without(reasoning.end)} {writer.text(reasoning.end)} /\\n{{0,2}}/ {start}"
+        start = f"{writer.up_to(reasoning.end)} /\\n{{0,2}}/ {start}"
     return ConstraintSpec.lark(writer.source(start))

@@ -63,8 +63,8 @@ class Glm(ToolFormat):
             if tool.is_text(name):
                 value = grammar.text_value(tool, name, _VALUE_END)
             else:
-                value = grammar.json(property_schema(tool, name))
-            return f"{begin} {value} {grammar.text(_VALUE_END + chr(10))}"
+                value = f"{grammar.json(property_schema(tool, name))} {grammar.text(_VALUE_END)}"
+            return f'{begin} {value} "\\n"'
 
         begin = grammar.text(f"<tool_call>{grammar.name(tool)}\n")
         return f"{begin} {grammar.members(tool, item)} {grammar.closing(_END)}"
