@@ -23,7 +23,8 @@ _SPACE = r"( |\n[ \t]{0,24})?"
 _STACK = 256 << 20
 MAX_DEFINITIONS = 5_000
 _DEFINITION = re.compile(r"^[ \t]*[?!]?[\w-]+(?:\[[^\]\n]*\])?(?:\.-?\d+)?[ \t]*:", re.MULTILINE)
-_REFERENCE = re.compile(r'"\$(?:dynamic|recursive)?[rR]ef"')
+_REFERENCES = frozenset(("$ref", "$dynamicRef", "$recursiveRef"))
+MAX_PROPERTIES = 4_000  # of one object: the time grows with the square
 _LONGEST_TOKEN = 64  # bytes of a token that spells a text the library asks about
 
 _stack_lock = threading.Lock()
@@ -147,7 +148,7 @@ def compile_grammar(vocabulary: Vocabulary, spec: ConstraintSpec) -> Any:
     """The library's matcher at the start of a text. `InvalidArgumentError` says why a constraint
     cannot be compiled."""
     lib = library()
-    _check_chains(spec)
+    _check_size(spec)
     try:
         grammar = _grammar(lib, spec)
     except (ValueError, RecursionError) as error:
@@ -190,15 +191,31 @@ def _grammar(lib: Any, spec: ConstraintSpec) -> str:
     return result
 
 
-def _check_chains(spec: ConstraintSpec) -> None:
-    pattern = {"lark": _DEFINITION, "json_schema": _REFERENCE}.get(spec.kind)
-    if pattern is None and spec.kind != "lark":
-        return
-    assert pattern is not None
-    count = sum(1 for _ in pattern.finditer(spec.text))
-    if count > MAX_DEFINITIONS:
-        what = "definitions" if spec.kind == "lark" else "references"
-        raise _refused(spec, f"it has {count} {what}, the limit is {MAX_DEFINITIONS}")
+def _check_size(spec: ConstraintSpec) -> None:
+    """Refuse what the library needs more stack or time for than it has limits for."""
+    if spec.kind == "lark":
+        count = sum(1 for _ in _DEFINITION.finditer(spec.text))
+        if count > MAX_DEFINITIONS:
+            raise _refused(spec, f"it has {count} definitions, the limit is {MAX_DEFINITIONS}")
+    if spec.kind == "json_schema":
+        references = widest = 0
+        stack = [json.loads(spec.text)]
+        while stack:
+            value = stack.pop()
+            if isinstance(value, dict):
+                references += not _REFERENCES.isdisjoint(value)
+                for key in ("properties", "patternProperties"):
+                    members = value.get(key)
+                    widest = max(widest, len(members) if isinstance(members, dict) else 0)
+                stack.extend(value.values())
+            elif isinstance(value, list):
+                stack.extend(value)
+        if references > MAX_DEFINITIONS:
+            raise _refused(spec, f"it has {references} references, the limit is {MAX_DEFINITIONS}")
+        if widest > MAX_PROPERTIES:
+            raise _refused(
+                spec, f"an object has {widest} properties, the limit is {MAX_PROPERTIES}"
+            )
 
 
 def _run_deep(work: Callable[[], None]) -> None:

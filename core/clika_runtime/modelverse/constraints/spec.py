@@ -53,7 +53,9 @@ class ConstraintSpec:
                 f"constraint: a JSON schema is an object, true or false, got "
                 f"{type(schema).__name__}"
             )
-        return cls("json_schema", _json(schema), compact)
+        if schema is False:
+            raise InvalidArgumentError("constraint: the JSON schema false admits no document")
+        return cls("json_schema", _json({} if schema is True else schema), compact)
 
     @classmethod
     def json_object(cls, *, compact: bool = False) -> ConstraintSpec:
