@@ -216,9 +216,9 @@ class FamilySpec(Spec):
     ``modalities`` (``"text -> text"``), ``verbs`` of the command line. ``load`` names the family
     object; a family without it is identity-only: recognized, not runnable. ``probe_snapshot`` names
     a function for checkpoints without a config.json: from the names of a folder's files to the
-    ``model_type`` that the checkpoint is to be treated as, or None. ``tool_parsers`` names the formats
-    in which its models write tool calls: of these, the first that the chat template writes is read.
-    """
+    ``model_type`` that the checkpoint is to be treated as, or None. ``tool_parsers`` names the
+    formats in which its models write tool calls: of these, the first that the chat template writes
+    is read."""
 
     vendor: str
     tasks: tuple[str, ...]

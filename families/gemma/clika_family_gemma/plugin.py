@@ -37,6 +37,14 @@ def clika_register_families(register: Callable[..., Any]) -> None:
 
 @hookimpl
 def clika_register_tool_parsers(register: Callable[..., Any]) -> None:
-    register(ToolParserSpec(name="functiongemma", contract=1, load="clika_family_gemma.tool_calls:FunctionGemma"))
+    register(
+        ToolParserSpec(
+            name="functiongemma", contract=1, load="clika_family_gemma.tool_calls:FunctionGemma"
+        )
+    )
     register(ToolParserSpec(name="gemma4", contract=1, load="clika_family_gemma.tool_calls:Gemma4"))
-    register(ToolParserSpec(name="gemma-pythonic", contract=1, load="clika_family_gemma.tool_calls:GemmaPythonic"))
+    register(
+        ToolParserSpec(
+            name="gemma-pythonic", contract=1, load="clika_family_gemma.tool_calls:GemmaPythonic"
+        )
+    )

@@ -15,7 +15,14 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from clika_runtime.modelverse.tools import Cursor, GrammarWriter, Malformed, Output, Tool, ToolFormat
+from clika_runtime.modelverse.tools import (
+    Cursor,
+    GrammarWriter,
+    Malformed,
+    Output,
+    Tool,
+    ToolFormat,
+)
 from clika_runtime.modelverse.tools.cursor import Reading
 from clika_runtime.modelverse.tools.json_text import JSON_NUMBER, MAX_DEPTH
 from clika_runtime.modelverse.tools.python_text import python_argument, python_call, python_calls
@@ -221,4 +228,4 @@ class GemmaPythonic(ToolFormat):
                 yield from python_call(cursor, out)
 
     def write(self, tool: Tool, grammar: GrammarWriter) -> str:
-        return f"{grammar.text('[')} {python_argument(tool, grammar)} \"]\""
+        return f'{grammar.text("[")} {python_argument(tool, grammar)} "]"'

@@ -32,5 +32,13 @@ def clika_register_families(register: Callable[..., Any]) -> None:
 
 @hookimpl
 def clika_register_tool_parsers(register: Callable[..., Any]) -> None:
-    register(ToolParserSpec(name="llama3-json", contract=1, load="clika_family_llama.tool_calls:LlamaJson"))
-    register(ToolParserSpec(name="llama-pythonic", contract=1, load="clika_family_llama.tool_calls:LlamaPythonic"))
+    register(
+        ToolParserSpec(
+            name="llama3-json", contract=1, load="clika_family_llama.tool_calls:LlamaJson"
+        )
+    )
+    register(
+        ToolParserSpec(
+            name="llama-pythonic", contract=1, load="clika_family_llama.tool_calls:LlamaPythonic"
+        )
+    )

@@ -87,6 +87,4 @@ class LlamaPythonic(ToolFormat):
         yield from cursor.found(_END)
 
     def write(self, tool: Tool, grammar: GrammarWriter) -> str:
-        return f"{grammar.text('[')} {python_argument(tool, grammar)} \"]\""
-
-
+        return f'{grammar.text("[")} {python_argument(tool, grammar)} "]"'

@@ -32,4 +32,8 @@ def clika_register_families(register: Callable[..., Any]) -> None:
 
 @hookimpl
 def clika_register_tool_parsers(register: Callable[..., Any]) -> None:
-    register(ToolParserSpec(name="qwen3-coder", contract=1, load="clika_family_qwen.tool_calls:QwenCoder"))
+    register(
+        ToolParserSpec(
+            name="qwen3-coder", contract=1, load="clika_family_qwen.tool_calls:QwenCoder"
+        )
+    )

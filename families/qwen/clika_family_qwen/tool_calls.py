@@ -1,17 +1,24 @@
 """Qwen3-Coder: a function and its parameters between tags.
 
-    <tool_call>
-    <function=get_weather>
-    <parameter=city>
-    Oslo
-    </parameter>
-    </function>
-    </tool_call>
+<tool_call>
+<function=get_weather>
+<parameter=city>
+Oslo
+</parameter>
+</function>
+</tool_call>
 """
 
 from __future__ import annotations
 
-from clika_runtime.modelverse.tools import Cursor, GrammarWriter, Malformed, Output, Tool, ToolFormat
+from clika_runtime.modelverse.tools import (
+    Cursor,
+    GrammarWriter,
+    Malformed,
+    Output,
+    Tool,
+    ToolFormat,
+)
 from clika_runtime.modelverse.tools.cursor import Reading
 from clika_runtime.modelverse.tools.grammar import property_schema
 from clika_runtime.modelverse.tools.tagged_text import TaggedArguments, read_value, trimmed

@@ -9,7 +9,7 @@ __all__ = ["random_schema"]
 
 _PATTERNS = ("^[a-c]{2,4}$", "^x-[0-9]+$", "^(foo|bar)+$", "[.]txt$", "^.{1,3}$")
 _FORMATS = ("date", "uuid", "ipv4", "email")
-_NAMES = ("a", "b", "name", "two words", "quote\"d", "ünï", "x-1", "$id2", "", "long_" * 4)
+_NAMES = ("a", "b", "name", "two words", 'quote"d', "ünï", "x-1", "$id2", "", "long_" * 4)
 
 
 def _string(rng: random.Random) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def _string(rng: random.Random) -> dict[str, Any]:
         schema["minLength"] = rng.randint(0, 5)
         schema["maxLength"] = schema["minLength"] + rng.randint(0, 9)
     elif kind == 3:
-        schema["enum"] = ["red", "gr\"een", "bl\\ue", "ünï", "", "a b"][: rng.randint(1, 6)]
+        schema["enum"] = ["red", 'gr"een', "bl\\ue", "ünï", "", "a b"][: rng.randint(1, 6)]
     return schema
 
 
@@ -77,7 +77,7 @@ def _schema(rng: random.Random, depth: int) -> dict[str, Any]:
     if kind == 2:
         return {"type": rng.choice(("boolean", "null"))}
     if kind == 3:
-        return rng.choice(({"const": 3}, {"const": "fixed \" text"}, {"enum": [1, None, "x", True]}))
+        return rng.choice(({"const": 3}, {"const": 'fixed " text'}, {"enum": [1, None, "x", True]}))
     if kind == 4:
         return {"type": ["string", "integer", "null"]}
     if kind == 5:

@@ -1,5 +1,5 @@
-"""300 JSON schemas: those inside packages of the index, and generated ones. A schema is refused with
-the reason, or every document made under it is valid."""
+"""300 JSON schemas: those inside packages of the index, and generated ones. A schema is refused
+with the reason, or every document made under it is valid."""
 
 from __future__ import annotations
 
@@ -82,8 +82,9 @@ def test_schemas_of_packages(smollm2_gguf: Path, capsys: pytest.CaptureFixture[s
     tokenizer = Tokenizer.from_gguf(smollm2_gguf)
     schemas = packaged_schemas()
     assert len(schemas) == FROM_PACKAGES
-    served = Counter(check(tokenizer, schema, index) for index, schema in
-                     enumerate(schemas.values()))
+    served = Counter(
+        check(tokenizer, schema, index) for index, schema in enumerate(schemas.values())
+    )
     # The others say things that no grammar of the library says: "not", "if", "uniqueItems",
     # "propertyNames", "oneOf" of branches that overlap, documents elsewhere.
     assert served[True] >= 20

@@ -36,7 +36,7 @@ PERSON = {
     "properties": {
         "name": {"type": "string"},
         "age": {"type": "integer", "minimum": 0, "maximum": 150},
-        "tags": {"type": "array", "items": {"enum": ["a", "bé", "c\"d"]}, "maxItems": 3},
+        "tags": {"type": "array", "items": {"enum": ["a", "bé", 'c"d']}, "maxItems": 3},
     },
     "required": ["name", "age"],
     "additionalProperties": False,
@@ -61,7 +61,14 @@ def _sentencepiece(folder: Path, kind: str, **options: Any) -> Tokenizer:
 
 
 def _tiktoken(folder: Path) -> Tokenizer:
-    tokens = [bytes([byte]) for byte in range(256)] + [b"he", b"ll", b"hell", b'{"', b'": ', b"hello"]
+    tokens = [bytes([byte]) for byte in range(256)] + [
+        b"he",
+        b"ll",
+        b"hell",
+        b'{"',
+        b'": ',
+        b"hello",
+    ]
     lines = [f"{base64.b64encode(token).decode()} {rank}" for rank, token in enumerate(tokens)]
     path = folder / "tiny.tiktoken"
     path.write_text("\n".join(lines))
@@ -506,5 +513,7 @@ def test_the_package_is_imported_late() -> None:
         "import sys, clika_runtime.modelverse.constraints, clika_runtime.modelverse.tools\n"
         "print('llguidance' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "False"

@@ -27,7 +27,8 @@ Masks = NDArray[np.int32]
 
 
 def mask_words(vocab_size: int) -> int:
-    """Words of a packed mask: ``ceil(V / 32)``. Token ``t`` is bit ``t % 32`` of word ``t // 32``."""
+    """Words of a packed mask: ``ceil(V / 32)``. Token ``t`` is bit ``t % 32`` of word
+    ``t // 32``."""
     return (vocab_size + 31) // 32
 
 
@@ -87,11 +88,11 @@ class ConstraintState:
     def mask(self) -> Masks:
         """The tokens that may come next, packed: int32 ``[ceil(V / 32)]``. Errors: as
         ``fill_masks`` lists."""
-        masks = np.empty((1, mask_words(self.vocab_size)), np.int32)
+        masks: Masks = np.empty((1, mask_words(self.vocab_size)), np.int32)
         errors = fill_masks([self], masks)
         if errors:
             raise errors[0]
-        return masks[0]
+        return masks.reshape(-1)
 
     def accept(self, token: int) -> None:
         """Go on by a token. `InvalidArgumentError` for one that the mask does not admit; the state

@@ -90,9 +90,7 @@ class Vocabulary:
 class _Source:
     """The attributes that ``llguidance.TokenizerWrapper`` reads."""
 
-    def __init__(
-        self, tokens: list[bytes], special: list[int], eos: int, bos: int | None
-    ) -> None:
+    def __init__(self, tokens: list[bytes], special: list[int], eos: int, bos: int | None) -> None:
         self.tokens = tokens
         self.special_token_ids = special
         self.eos_token_id = eos

@@ -9,9 +9,9 @@
 
     spec = forced_call(tokenizer, tool_format("hermes"), tools, "required")  # a ConstraintSpec
 
-Formats are plugins of the hook ``clika_register_tool_parsers``: subclasses of `ToolFormat`. What they
-read is a `Cursor`, so a format is written as if the whole text were there, and is the same for a
-whole text and for a stream.
+Formats are plugins of the hook ``clika_register_tool_parsers``: subclasses of `ToolFormat`. What
+they read is a `Cursor`, so a format is written as if the whole text were there, and is the same for
+a whole text and for a stream.
 """
 
 from __future__ import annotations

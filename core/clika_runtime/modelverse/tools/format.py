@@ -105,9 +105,9 @@ class OutputParser:
     """Takes a reply apart while it arrives: text, reasoning, tool calls.
 
     ``format`` is a name of `clika_runtime.plugins.tool_parsers`, a class, or None for a reply
-    without calls. ``reasoning`` are its marks, None for none; ``inside`` says that the prompt opened
-    it. ``tools`` (the list of the request) give types to arguments that are written without. ``push``
-    and ``finish`` return events; those of all pieces tell the same however the text is cut, and a
+    without calls. ``reasoning`` are its marks, None for none; ``inside`` says that the prompt
+    opened it. ``tools`` (the list of the request) give types to arguments that are written without.
+    ``push`` and ``finish`` return events; those of all pieces tell the same however the text is cut, and a
     whole text is one piece.
 
     A call counts as soon as its arguments are complete, closing marks or not. What is malformed or
@@ -194,5 +194,3 @@ def parse_reply(text: str, format: str | type[ToolFormat] | None = None, **optio
     """
     parser = OutputParser(format, **options)
     return collect([*parser.push(text), *parser.finish()])
-
-

@@ -1,8 +1,8 @@
 """Grammars of forced tool calls: what a format writes, as llguidance's form of Lark.
 
-A mark of a format is one special token in one vocabulary and a piece of text in another, so a grammar
-is written for a tokenizer. What the grammar admits, the format's parser reads back as one call whose
-arguments the tool's schema admits.
+A mark of a format is one special token in one vocabulary and a piece of text in another, so a
+grammar is written for a tokenizer. What the grammar admits, the format's parser reads back as one
+call whose arguments the tool's schema admits.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class GrammarWriter:
         return f'{self.text(head)} {self.arguments(tool)} "}}"'
 
     def up_to(self, tag: str, schema: Mapping[str, Any] | None = None, before: str = "") -> str:
-        """A text of a schema of strings, ``before`` and the closing tag, which does not stand in the
-        text."""
+        """A text of a schema of strings, ``before`` and the closing tag, which does not stand in
+        the text."""
         schema = schema or {}
         values = schema.get("enum", [schema["const"]] if "const" in schema else None)
         if values is not None:
@@ -126,9 +126,7 @@ class GrammarWriter:
         self.only_text(tool, schema)
         return self.up_to(tag, schema, before)
 
-    def members(
-        self, tool: Tool, item: Callable[[str], str], separator: str = ""
-    ) -> str:
+    def members(self, tool: Tool, item: Callable[[str], str], separator: str = "") -> str:
         """The arguments of a tool, in the order of its schema: ``item(name)`` is one of them."""
         schema = tool.parameters
         self.only(tool, schema, _OBJECT)
@@ -140,9 +138,7 @@ class GrammarWriter:
         for name in names:
             if not name or not name.isprintable():
                 self.refuse(tool, f"an argument is named {name!r:.80}")
-        return self.sequence(
-            [(item(name), name in required) for name in names], separator
-        )
+        return self.sequence([(item(name), name in required) for name in names], separator)
 
     def sequence(self, items: Sequence[tuple[str, bool]], separator: str = "") -> str:
         """Items in order, of which some may be left out, with separators between them."""

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 
 from .cursor import Cursor, Malformed, Reading
-from .json_text import JSON_NUMBER, MAX_DEPTH
 from .grammar import GrammarWriter, property_schema
+from .json_text import JSON_NUMBER, MAX_DEPTH
 from .output import Output
 from .toolset import Tool
 
@@ -43,9 +43,7 @@ _ESCAPES = {
     "\n": "",
 }
 _CODES = {"x": 2, "u": 4, "U": 8}
-_PLAIN = {
-    quote: re.compile(rf"[^{quote}\\\n]+") for quote in ("'", '"')
-}
+_PLAIN = {quote: re.compile(rf"[^{quote}\\\n]+") for quote in ("'", '"')}
 
 
 def python_calls(cursor: Cursor, out: Output, known: bool = False) -> Reading[None]:
@@ -160,7 +158,9 @@ def _string(cursor: Cursor, quote: str) -> Reading[str]:
         if following == quote:
             cursor.take(1)
             # Two escapes may be the halves of one character, as in JSON.
-            return "".join(pieces).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+            return (
+                "".join(pieces).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+            )
         if following == "\\":
             piece = yield from _escape(cursor)
             pieces.append(piece)

@@ -59,7 +59,7 @@ class Tool:
 
 def read_tools(tools: Any) -> tuple[Tool, ...]:
     """The tools of a request: a list in the OpenAI shape (``{"type": "function", "function":
-    {...}}``), or of the inner objects alone. `InvalidArgumentError` names the tool that is wrong."""
+    {...}}``), or of the inner objects alone. `InvalidArgumentError` names the one that is wrong."""
     if isinstance(tools, str):
         try:
             tools = json.loads(tools)

@@ -186,7 +186,7 @@ LLAMA_JSON = [
     as_text("llama3-json", '{"name": "Ada", "born": 1815}', tools=TOOLS),
     as_text("llama3-json", '{"name": "unknown_tool", "parameters": {}}', tools=TOOLS),
     as_text("llama3-json", '{"name": "get_weather", "parameters": {"city":', tools=TOOLS),
-    as_text("llama3-json", '<|python_tag|>import math\nprint(math.pi)'),
+    as_text("llama3-json", "<|python_tag|>import math\nprint(math.pi)"),
     as_text("llama3-json", 'It is {"name": "now", "parameters": {}}', tools=TOOLS),
 ]
 
@@ -480,7 +480,7 @@ FUNCTIONGEMMA = [
     ),
     golden(
         "functiongemma",
-        "<start_function_call>call:f{a:[1,2.5,true],b:{c:<escape>x, {y}: \"z\"<escape>,d:null}}"
+        '<start_function_call>call:f{a:[1,2.5,true],b:{c:<escape>x, {y}: "z"<escape>,d:null}}'
         "<end_function_call><start_function_call>call:now{}<end_function_call>",
         "",
         call("f", '{"a": [1, 2.5, true], "b": {"c": "x, {y}: \\"z\\"", "d": null}}'),
@@ -506,7 +506,7 @@ GEMMA4 = [
     ),
     golden(
         "gemma4",
-        "<|channel>thought\nThe user asks.\n<channel|>One moment.<|tool_call>call:f{a:[<|\"|>x"
+        '<|channel>thought\nThe user asks.\n<channel|>One moment.<|tool_call>call:f{a:[<|"|>x'
         '<|"|>,-1],<|"|>b<|"|>:{c:false}}<tool_call|>',
         "One moment.",
         call("f", '{"a": ["x", -1], "b": {"c": false}}'),
@@ -520,7 +520,7 @@ GEMMA4 = [
         call("now"),
         call("now"),
     ),
-    as_text("gemma4", '<|tool_call>call:f{a:1,a:2}<tool_call|>'),
+    as_text("gemma4", "<|tool_call>call:f{a:1,a:2}<tool_call|>"),
     as_text("gemma4", '<|tool_call>call:f{a:<|"|>x'),
     as_text("gemma4", "<|tool_call>call:f{a:[1,}<tool_call|>"),
 ]

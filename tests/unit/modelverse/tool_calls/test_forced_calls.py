@@ -142,9 +142,7 @@ def test_reasoning_comes_first_where_the_prompt_opened_it(
 ) -> None:
     tokenizer = vocabularies["text"]
     think = REASONINGS["think"]
-    spec = forced_call(
-        tokenizer, tool_format("hermes"), TOOLS, "now", reasoning=think, inside=True
-    )
+    spec = forced_call(tokenizer, tool_format("hermes"), TOOLS, "now", reasoning=think, inside=True)
     for seed in range(5):
         state = compile_constraint(tokenizer, spec).start()
         ids = walk(state, tokenizer, random.Random(seed), endings=ENDINGS, patience=20)

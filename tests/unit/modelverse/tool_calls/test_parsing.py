@@ -87,9 +87,7 @@ def test_random_pieces_tell_the_same(item: Golden) -> None:
     whole = fed(item, [item.text])
     for _ in range(20):
         cuts = sorted(rng.randint(0, len(item.text)) for _ in range(rng.randint(1, 12)))
-        pieces = [
-            item.text[a:b] for a, b in zip([0, *cuts], [*cuts, len(item.text)], strict=True)
-        ]
+        pieces = [item.text[a:b] for a, b in zip([0, *cuts], [*cuts, len(item.text)], strict=True)]
         assert fed(item, pieces) == whole
 
 
@@ -218,7 +216,7 @@ def test_no_format() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(InvalidArgumentError, match="no tool parser 'nosuch'.*hermes"):
+    with pytest.raises(InvalidArgumentError, match=r"no tool parser 'nosuch'.*hermes"):
         OutputParser("nosuch")
     with pytest.raises(InvalidArgumentError, match="no reasoning 'x'; known are think"):
         OutputParser(None, reasoning="x")

@@ -1,7 +1,7 @@
 """DeepSeek-V3, R1 and V3.1: marks of their own around name and arguments.
 
-V3 and R1 write the word ``function`` first and the arguments as a block of code; V3.1 writes the name
-and the arguments.
+V3 and R1 write the word ``function`` first and the arguments as a block of code; V3.1 writes the
+name and the arguments.
 """
 
 from __future__ import annotations

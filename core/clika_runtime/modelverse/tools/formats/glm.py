@@ -1,9 +1,9 @@
 """GLM 4.5 and later: a name, and arguments between tags.
 
-    <tool_call>get_weather
-    <arg_key>city</arg_key>
-    <arg_value>Oslo</arg_value>
-    </tool_call>
+<tool_call>get_weather
+<arg_key>city</arg_key>
+<arg_value>Oslo</arg_value>
+</tool_call>
 """
 
 from __future__ import annotations

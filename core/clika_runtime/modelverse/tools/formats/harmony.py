@@ -1,7 +1,8 @@
 """gpt-oss: the harmony format, in which a whole reply is messages on channels.
 
     <|channel|>analysis<|message|>The user asks for the weather.<|end|><|start|>assistant
-    <|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Oslo"}<|call|>
+    <|channel|>commentary to=functions.get_weather <|constrain|>json
+    <|message|>{"city": "Oslo"}<|call|>
 
 ``analysis`` is reasoning, ``final`` and ``commentary`` are text, a recipient makes a call.
 """

@@ -1,8 +1,8 @@
 """Hermes 2 Pro, Qwen2.5, Qwen3, Granite 4 and others: an object between tags.
 
-    <tool_call>
-    {"name": "get_weather", "arguments": {"city": "Oslo"}}
-    </tool_call>
+<tool_call>
+{"name": "get_weather", "arguments": {"city": "Oslo"}}
+</tool_call>
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Kimi K2: calls with numbered names within a section.
 
-    <|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0
-    <|tool_call_argument_begin|>{"city": "Oslo"}<|tool_call_end|><|tool_calls_section_end|>
+<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0
+<|tool_call_argument_begin|>{"city": "Oslo"}<|tool_call_end|><|tool_calls_section_end|>
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Phi-4 and Granite 3: a mark, and an array of objects.
 
-    <|tool_call|>[{"name": "get_weather", "arguments": {"city": "Oslo"}}]
+<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Oslo"}}]
 """
 
 from __future__ import annotations

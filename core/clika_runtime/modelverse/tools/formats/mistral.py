@@ -56,4 +56,4 @@ class Mistral(ToolFormat):
         if grammar.has("[ARGS]"):
             head = grammar.text(f"[TOOL_CALLS]{grammar.name(tool)}[ARGS]")
             return f"{head} {grammar.arguments(tool)}"
-        return f"{grammar.text('[TOOL_CALLS][')} {grammar.json_call(tool)} \"]\""
+        return f'{grammar.text("[TOOL_CALLS][")} {grammar.json_call(tool)} "]"'
