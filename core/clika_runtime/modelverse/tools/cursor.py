@@ -1,8 +1,8 @@
 """Text that is still arriving, read as if it were all there.
 
 A format is a generator over a `Cursor`: it reads on with ``yield from``, and a bare ``yield``
-inside the cursor's methods waits for more text. No method's result depends on how the text was cut into
-pieces, so neither does the format's.
+inside the cursor's methods waits for more text. No method's result depends on how the text was cut
+into pieces, so neither does the format's.
 """
 
 from __future__ import annotations

@@ -107,8 +107,8 @@ class OutputParser:
     ``format`` is a name of `clika_runtime.plugins.tool_parsers`, a class, or None for a reply
     without calls. ``reasoning`` are its marks, None for none; ``inside`` says that the prompt
     opened it. ``tools`` (the list of the request) give types to arguments that are written without.
-    ``push`` and ``finish`` return events; those of all pieces tell the same however the text is cut, and a
-    whole text is one piece.
+    ``push`` and ``finish`` return events; those of all pieces tell the same however the text is
+    cut, and a whole text is one piece.
 
     A call counts as soon as its arguments are complete, closing marks or not. What is malformed or
     cut off is text: nothing raises. ``hold`` tells a call only when it is complete; without it a
