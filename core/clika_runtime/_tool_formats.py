@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from clika_runtime.hooks import hookimpl
-from clika_runtime.plugins import ToolParserSpec
+from .hooks import hookimpl
+from .plugins import ToolParserSpec
 
 _FORMATS = "clika_runtime.modelverse.tools.formats"
 _PARSERS = {
