@@ -14,14 +14,13 @@ from __future__ import annotations
 from clika_runtime.modelverse.tools import (
     Cursor,
     GrammarWriter,
-    Malformed,
     Output,
     Tool,
     ToolFormat,
 )
 from clika_runtime.modelverse.tools.cursor import Reading
 from clika_runtime.modelverse.tools.grammar import property_schema
-from clika_runtime.modelverse.tools.tagged_text import TaggedArguments, read_value, trimmed
+from clika_runtime.modelverse.tools.tagged_text import TaggedArguments
 
 __all__ = ["QwenCoder"]
 
@@ -43,19 +42,15 @@ class QwenCoder(ToolFormat):
             yield from cursor.expect("<function=")
         name, _ = yield from cursor.collect((">",))
         out.start(name.strip())
-        arguments = TaggedArguments(self.tools.get(name.strip()))
+        arguments = TaggedArguments(self.tools.get(name.strip()), out.arguments, trim=True)
         while True:
             yield from cursor.space()
             if (yield from cursor.found("</function>")):
                 break
             yield from cursor.expect("<parameter=")
             key, _ = yield from cursor.collect((">",))
-            value = yield from read_value(cursor, _VALUE_END)
-            piece = arguments.add(key.strip(), trimmed(value))
-            if piece is None:
-                raise Malformed
-            out.arguments(piece)
-        out.arguments(arguments.close())
+            yield from arguments.read(cursor, key.strip(), _VALUE_END)
+        arguments.close()
         out.end()
         if mark == "<tool_call>":
             yield from cursor.space()

@@ -357,6 +357,32 @@ def test_what_cannot_be_compiled(
         compile_constraint(tokenizers_by_kind["gguf"], make())
 
 
+def test_constraints_of_requests() -> None:
+    read = ConstraintSpec.read
+    assert read(None) is None
+    assert read({"type": "text"}) is None
+    spec = ConstraintSpec.regex("a")
+    assert read(spec) is spec
+    assert read({"type": "regex", "regex": "a"}) == spec
+    assert read({"type": "lark", "lark": SUM}) == ConstraintSpec.lark(SUM)
+    assert read({"type": "choice", "choice": ["a"]}) == ConstraintSpec.choice(["a"])
+    assert read({"type": "json_object"}) == ConstraintSpec.json_object()
+    wrapped = {
+        "type": "json_schema",
+        "json_schema": {"name": "p", "strict": True, "schema": PERSON},
+    }
+    assert read(wrapped) == ConstraintSpec.json_schema(PERSON)
+    for wrong, reason in (
+        ({"type": "xml"}, "the types are text, json_object, json_schema"),
+        ("json_object", "the types are"),
+        ({"type": "regex"}, "type 'regex' needs a member 'regex'"),
+        ({"type": "json_schema", "json_schema": {}}, "needs a member 'schema'"),
+        ({"type": ["regex"]}, "the types are"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=reason):
+            read(wrong)
+
+
 def test_arrays_and_tokens_that_do_not_fit(tokenizers_by_kind: dict[str, Tokenizer]) -> None:
     tokenizer = tokenizers_by_kind["gguf"]
     state = state_of(tokenizer, ConstraintSpec.json_object())

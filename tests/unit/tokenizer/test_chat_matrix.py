@@ -225,8 +225,11 @@ def test_a_template_for_tools_of_its_own(tmp_path: Path) -> None:
         '{"chat_template": [{"name": "default", "template": "plain"}, '
         '{"name": "tool_use", "template": "{{ tools|length }} tools"}]}'
     )
-    tokenizer = Tokenizer.from_file(tmp_path)
+    path = write_gguf(
+        tmp_path / "a.gguf", chat_template="plain", tool_template="{{ tools|length }} tools"
+    )
     messages = [{"role": "user", "content": "Hi"}]
-    assert tokenizer.apply_chat_template(messages) == "plain"
-    assert tokenizer.apply_chat_template(messages, tools=[FIND]) == "1 tools"
-    assert tokenizer.apply_chat_template(ChatTemplateInputs(messages, tools=[])) == "0 tools"
+    for tokenizer in (Tokenizer.from_file(tmp_path), Tokenizer.from_gguf(path)):
+        assert tokenizer.apply_chat_template(messages) == "plain"
+        assert tokenizer.apply_chat_template(messages, tools=[FIND]) == "1 tools"
+        assert tokenizer.apply_chat_template(ChatTemplateInputs(messages, tools=[])) == "0 tools"

@@ -92,6 +92,47 @@ class ConstraintSpec:
                 )
         return cls("choice", _json(texts))
 
+    @classmethod
+    def read(cls, value: Any) -> ConstraintSpec | None:
+        """The constraint of a request: a ``ConstraintSpec``, or an object in the shape of OpenAI's
+        ``response_format``. None for free text.
+
+        ``{"type": "json_schema", "json_schema": {"schema": {...}}}``, ``{"type": "json_object"}``,
+        ``{"type": "text"}``; beyond OpenAI's ``{"type": "regex", "regex": ...}``, and ``lark`` and
+        ``choice`` alike. Errors: ``InvalidArgumentError`` saying what is missing.
+
+        >>> ConstraintSpec.read({"type": "choice", "choice": ["yes", "no"]}).kind
+        'choice'
+        """
+        if value is None or isinstance(value, cls):
+            return value
+        kind = value.get("type") if isinstance(value, Mapping) else None
+        if kind == "text":
+            return None
+        if kind == "json_object":
+            return cls.json_object()
+        makers = {
+            "json_schema": cls._read_schema,
+            "regex": cls.regex,
+            "lark": cls.lark,
+            "choice": cls.choice,
+        }
+        if not isinstance(kind, str) or kind not in makers:
+            raise InvalidArgumentError(
+                f"response_format: the types are text, json_object, {', '.join(makers)}, got "
+                f"{value!r:.80}"
+            )
+        if value.get(kind) is None:
+            raise InvalidArgumentError(f"response_format: type {kind!r} needs a member {kind!r}")
+        return makers[kind](value[kind])
+
+    @classmethod
+    def _read_schema(cls, value: Any) -> ConstraintSpec:
+        schema = value.get("schema") if isinstance(value, Mapping) else None
+        if schema is None:
+            raise InvalidArgumentError("response_format: json_schema needs a member 'schema'")
+        return cls.json_schema(schema)
+
 
 def _json(value: Any) -> str:
     try:

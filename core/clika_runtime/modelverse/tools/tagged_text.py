@@ -4,64 +4,85 @@ from __future__ import annotations
 
 import json
 
-from .cursor import Cursor, Reading
+from .cursor import Cursor, Malformed, Reading, Sink
 from .toolset import Tool
 
-__all__ = ["TaggedArguments", "argument_text", "read_value", "trimmed"]
+__all__ = ["TaggedArguments"]
 
 MAX_VALUE = 4 << 20
 _WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
-def argument_text(tool: Tool | None, name: str, text: str) -> str:
-    """The JSON text of an argument. The tool's schema says whether it is a string; where it does
-    not, a text that is JSON is the value it says, and every other a string."""
-    is_text = tool.is_text(name) if tool is not None else None
-    if not is_text:
-        stripped = text.strip()
-        try:
-            value = json.loads(stripped, parse_constant=_refuse)
-        except (ValueError, RecursionError):
-            if stripped in _WORDS:
-                return _WORDS[stripped]
+class TaggedArguments:
+    """Reads arguments in the order of their coming and tells them as one JSON object.
+
+    The tool's schema says whether an argument is a string; where it does not, a text that is JSON
+    is the value it says, and every other a string. A string is told as it comes. With ``trim`` a
+    line break behind the opening tag and one before the closing tag do not belong to it.
+    """
+
+    def __init__(self, tool: Tool | None, sink: Sink, trim: bool = False) -> None:
+        self._tool = tool
+        self._sink = sink
+        self._trim = trim
+        self._seen: set[str] = set()
+
+    def read(self, cursor: Cursor, name: str, end: str) -> Reading[None]:
+        """Read one argument up to its closing tag. `Malformed` for a name that is empty or comes
+        again."""
+        if not name or name in self._seen:
+            raise Malformed
+        begin = "{" if not self._seen else ", "
+        self._seen.add(name)
+        self._sink(f"{begin}{json.dumps(name, ensure_ascii=False)}: ")
+        if self._tool is not None and self._tool.is_text(name):
+            self._sink('"')
+            stop = yield from cursor.until((end,), _Escaped(self._sink, self._trim))
+            if stop is None:
+                raise Malformed
+            self._sink('"')
         else:
-            del value
-            return stripped
-    return json.dumps(text, ensure_ascii=False)
+            text, _ = yield from cursor.collect((end,), MAX_VALUE)
+            if self._trim:
+                text = text.removeprefix("\n").removesuffix("\n")
+            self._sink(_value(text))
+
+    def close(self) -> None:
+        """The arguments are complete."""
+        self._sink("}" if self._seen else "{}")
+
+
+class _Escaped:
+    """Passes a text on as the inside of a JSON string; with ``trim`` without a line break at either
+    end."""
+
+    def __init__(self, sink: Sink, trim: bool) -> None:
+        self._sink = sink
+        self._trim = trim
+        self._first = True
+        self._held = ""
+
+    def __call__(self, text: str) -> None:
+        if self._trim:
+            if self._first:
+                self._first = False
+                text = text.removeprefix("\n")
+            text = self._held + text
+            self._held = "\n" if text.endswith("\n") else ""
+            text = text.removesuffix("\n")
+        if text:
+            self._sink(json.dumps(text, ensure_ascii=False)[1:-1])
+
+
+def _value(text: str) -> str:
+    """The JSON text of a value whose type is not known."""
+    stripped = text.strip()
+    try:
+        json.loads(stripped, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return _WORDS.get(stripped) or json.dumps(text, ensure_ascii=False)
+    return stripped
 
 
 def _refuse(name: str) -> None:
     raise ValueError(name)
-
-
-class TaggedArguments:
-    """Collects arguments in the order of their coming; a name that comes again is malformed."""
-
-    def __init__(self, tool: Tool | None) -> None:
-        self._tool = tool
-        self._seen: set[str] = set()
-
-    def add(self, name: str, text: str) -> str | None:
-        """The piece of JSON for one more argument; None for a name that is empty or comes
-        again."""
-        if not name or name in self._seen:
-            return None
-        begin = "{" if not self._seen else ", "
-        self._seen.add(name)
-        value = argument_text(self._tool, name, text)
-        return f"{begin}{json.dumps(name, ensure_ascii=False)}: {value}"
-
-    def close(self) -> str:
-        """The end of the object."""
-        return "}" if self._seen else "{}"
-
-
-def trimmed(text: str) -> str:
-    """A value without the line break behind its opening tag and before its closing one."""
-    return text.removeprefix("\n").removesuffix("\n")
-
-
-def read_value(cursor: Cursor, end: str) -> Reading[str]:
-    """Read a value up to its closing tag."""
-    text, _ = yield from cursor.collect((end,), MAX_VALUE)
-    return text

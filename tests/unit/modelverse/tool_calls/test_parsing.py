@@ -116,6 +116,19 @@ def test_arguments_arrive_before_the_call_ends() -> None:
     assert parser.push("a long story") == [CallArguments(0, "a long story")]
 
 
+@pytest.mark.parametrize(
+    ("name", "begin"),
+    [
+        ("qwen3-coder", "<function=get_weather><parameter=city>\n"),
+        ("glm", "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>"),
+    ],
+)
+def test_texts_between_tags_arrive_as_they_come(name: str, begin: str) -> None:
+    parser = OutputParser(name, tools=TOOLS)
+    parser.push(begin)
+    assert parser.push('a "long" name') == [CallArguments(0, 'a \\"long\\" name')]
+
+
 FRAGMENTS = sorted(
     {
         marker

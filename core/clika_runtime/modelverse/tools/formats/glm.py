@@ -12,7 +12,7 @@ from ..cursor import Cursor, Malformed, Reading
 from ..format import ToolFormat
 from ..grammar import GrammarWriter, property_schema
 from ..output import Output
-from ..tagged_text import TaggedArguments, read_value
+from ..tagged_text import TaggedArguments
 from ..toolset import Tool
 
 __all__ = ["Glm"]
@@ -38,7 +38,7 @@ class Glm(ToolFormat):
         if not name or "<" in name or "{" in name:
             raise Malformed
         out.start(name)
-        arguments = TaggedArguments(self.tools.get(name))
+        arguments = TaggedArguments(self.tools.get(name), out.arguments)
         while stop != _END:
             if stop != _KEY:
                 yield from cursor.space()
@@ -48,13 +48,9 @@ class Glm(ToolFormat):
             key, _ = yield from cursor.collect((_KEY_END,))
             yield from cursor.space()
             yield from cursor.expect(_VALUE)
-            value = yield from read_value(cursor, _VALUE_END)
-            piece = arguments.add(key.strip(), value)
-            if piece is None:
-                raise Malformed
-            out.arguments(piece)
+            yield from arguments.read(cursor, key.strip(), _VALUE_END)
             stop = ""
-        out.arguments(arguments.close())
+        arguments.close()
         out.end()
 
     def write(self, tool: Tool, grammar: GrammarWriter) -> str:
