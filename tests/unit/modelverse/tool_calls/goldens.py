@@ -120,6 +120,18 @@ HERMES = [
     ),
 ]
 
+HERMES += [
+    golden(
+        "hermes",
+        '{"name": "get_weather", "arguments": {"city": "Oslo"}}',
+        "",
+        call("get_weather", OSLO),
+        tools=TOOLS,
+    ),
+    as_text("hermes", '{"name": "get_weather", "arguments": {"city": "Oslo"}}'),
+    as_text("hermes", '{"name": "Ada", "arguments": {}}', tools=TOOLS),
+]
+
 QWEN_CODER = [
     golden(
         "qwen3-coder",

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from ..cursor import Cursor, Reading
+from ..cursor import Cursor, Malformed, Reading
 from ..format import ToolFormat
 from ..grammar import GrammarWriter
 from ..json_text import json_calls
@@ -18,12 +18,20 @@ __all__ = ["Hermes"]
 
 
 class Hermes(ToolFormat):
-    """``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``."""
+    """``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``; as the whole reply also
+    without the tags, where tools are offered."""
 
     name = "hermes"
     begins = ("<tool_call>",)
     markers = ("<tool_call>", "</tool_call>")
     signs = ('<tool_call>\n{"name"', "<tool_call>\\n{", "<tool_call>{")
+
+    def opening(self, cursor: Cursor, out: Output) -> Reading[None]:
+        # Small models (Qwen2.5-Coder) leave out the tags. Only calls of offered tools count then.
+        if out.names is None:
+            raise Malformed
+        yield from cursor.space()
+        yield from json_calls(cursor, out, known=True)
 
     def read(self, mark: str, cursor: Cursor, out: Output) -> Reading[None]:
         yield from cursor.space()
