@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import random
 import re
@@ -302,6 +303,27 @@ def test_compiled_constraints_are_found_again(tokenizers_by_kind: dict[str, Toke
         compile_constraint(tokenizer, ConstraintSpec.regex(f"a{index}"))
     assert compile_constraint(tokenizer, ConstraintSpec.json_schema(PERSON)) is not first
     first.start().mask()  # still whole
+
+
+def test_exhausted_constraints_are_not_kept(smollm2_gguf: Path) -> None:
+    """An expression that explodes fails alone: its row, its request, and nothing stays of it."""
+    tokenizer = Tokenizer.from_gguf(smollm2_gguf)
+    bad = ConstraintSpec.regex("(((a{1000}){1000}){1000})")
+    first = compile_constraint(tokenizer, bad)
+    good = state_of(tokenizer, ConstraintSpec.choice(["a", "b"]))
+    masks = np.full((2, mask_words(tokenizer.vocab_size)), 7, np.int32)
+    state = first.start()
+    for _ in range(10):
+        errors = fill_masks([state, good], masks)
+        if errors:
+            break
+        with contextlib.suppress(InvalidArgumentError):  # the bound may be passed here too
+            state.accept(int(allowed(masks[0])[-1]))
+    assert list(errors) == [0]
+    assert "cannot be followed further" in str(errors[0])
+    assert not masks[0].any()
+    assert np.array_equal(masks[1], good.mask())
+    assert compile_constraint(tokenizer, bad) is not first
 
 
 def test_threads(tokenizers_by_kind: dict[str, Tokenizer]) -> None:

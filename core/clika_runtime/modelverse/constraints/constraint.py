@@ -21,7 +21,7 @@ from .spec import ConstraintSpec
 __all__ = ["Constraint", "ConstraintState", "compile_constraint", "fill_masks", "mask_words"]
 
 #: Compiled constraints that are kept per tokenizer.
-KEPT = 64
+KEPT = 32
 
 Masks = NDArray[np.int32]
 
@@ -40,6 +40,8 @@ class Constraint:
         self._vocabulary = vocabulary
         self._matcher = compile_grammar(vocabulary, spec)
         self._lock = threading.Lock()
+        #: Set when the bounds of a step were passed: what it has grown to is not kept then.
+        self.exhausted = False
 
     @property
     def vocab_size(self) -> int:
@@ -49,7 +51,7 @@ class Constraint:
     def start(self) -> ConstraintState:
         """A state at the beginning of a text."""
         with self._lock:
-            return ConstraintState(self._vocabulary, self._matcher.deep_copy())
+            return ConstraintState(self, self._matcher.deep_copy())
 
     def __repr__(self) -> str:
         return f"Constraint({self.spec.kind}, {self.spec.text[:60]!r})"
@@ -62,10 +64,11 @@ class ConstraintState:
     text, that space is a byte too.)
     """
 
-    __slots__ = ("_matcher", "_taken", "_vocabulary")
+    __slots__ = ("_constraint", "_matcher", "_taken", "_vocabulary")
 
-    def __init__(self, vocabulary: Vocabulary, matcher: Any, taken: int = 0) -> None:
-        self._vocabulary = vocabulary
+    def __init__(self, constraint: Constraint, matcher: Any, taken: int = 0) -> None:
+        self._constraint = constraint
+        self._vocabulary = constraint._vocabulary
         self._matcher = matcher
         self._taken = taken
 
@@ -132,11 +135,12 @@ class ConstraintState:
 
     def fork(self) -> ConstraintState:
         """A second state at the same place."""
-        return ConstraintState(self._vocabulary, self._matcher.deep_copy(), self._taken)
+        return ConstraintState(self._constraint, self._matcher.deep_copy(), self._taken)
 
     def _check(self) -> None:
         error = _failure(self._matcher)
         if error is not None:
+            self._constraint.exhausted = True
             raise error
 
 
@@ -208,6 +212,7 @@ def fill_masks(
     for index, row, count, state in owners:
         error = _failure(state._matcher)
         if error is not None:
+            state._constraint.exhausted = True
             errors[index] = error
             masks[row : row + count] = 0
     return errors
@@ -298,7 +303,7 @@ _caches_lock = threading.Lock()
 def compile_constraint(
     tokenizer: Tokenizer, spec: ConstraintSpec, vocab_size: int | None = None
 ) -> Constraint:
-    """Compile a constraint for a tokenizer, or find it: the last 64 of each tokenizer are kept.
+    """Compile a constraint for a tokenizer, or find it: the last 32 of each tokenizer are kept.
 
     ``vocab_size`` counts the model's logits, default the tokenizer's tokens. Errors:
     `InvalidArgumentError` with the reason for what cannot be compiled, `UnsupportedError` for a
@@ -318,6 +323,8 @@ def compile_constraint(
         cache = _caches.setdefault(tokenizer, _Cache())
     key = (size, spec)
     with cache.lock:
+        for other in [old for old, made in cache.constraints.items() if made.exhausted]:
+            del cache.constraints[other]
         found = cache.constraints.get(key)
         if found is not None:
             cache.constraints.move_to_end(key)
