@@ -14,7 +14,7 @@ SMOLLM2_BYTES = 98_362_432
 
 
 @contextlib.contextmanager
-def _only_one_worker(folder: Path) -> Iterator[None]:
+def only_one_worker(folder: Path) -> Iterator[None]:
     """One fetch for all workers of pytest-xdist; the others find the file in the cache."""
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "tests.lock", "w") as handle:
@@ -38,7 +38,7 @@ def smollm2_gguf() -> Path:
         from clika_runtime.modelverse.sources import resolve
         from clika_runtime.modelverse.sources.cache import cache_root
 
-        with _only_one_worker(cache_root()):
+        with only_one_worker(cache_root()):
             path = resolve(SMOLLM2, quiet=True).entry
     assert path.stat().st_size == SMOLLM2_BYTES, path
     return path

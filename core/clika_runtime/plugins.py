@@ -216,7 +216,9 @@ class FamilySpec(Spec):
     ``modalities`` (``"text -> text"``), ``verbs`` of the command line. ``load`` names the family
     object; a family without it is identity-only: recognized, not runnable. ``probe_snapshot`` names
     a function for checkpoints without a config.json: from the names of a folder's files to the
-    ``model_type`` that the checkpoint is to be treated as, or None."""
+    ``model_type`` that the checkpoint is to be treated as, or None. ``tool_parsers`` names the
+    formats in which its models write tool calls: of these, the first that the chat template writes
+    is read."""
 
     vendor: str
     tasks: tuple[str, ...]
@@ -228,7 +230,7 @@ class FamilySpec(Spec):
     license_page: str = ""
     description: str = ""
     hidden: bool = False
-    tool_parser: str = ""
+    tool_parsers: tuple[str, ...] = ()
     load: str = ""
     probe_snapshot: str = ""
 
@@ -286,7 +288,8 @@ def _sides(combos: tuple[str, ...], side: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolParserSpec(Spec):
-    """A tool-call format. ``load`` names the parser class."""
+    """A format in which models write tool calls and reasoning. ``load`` names a subclass of
+    `clika_runtime.modelverse.tools.ToolFormat`."""
 
     load: str
 

@@ -16,9 +16,16 @@ import numpy as np
 import pytest
 
 from tests.plugins.dists import Site
+from tests.unit.tokenizer.small import write_gguf
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "plugins"
-NAMES = ("backend-abacus", "family-otter", "model-otter-pup", "transform-census")
+NAMES = (
+    "backend-abacus",
+    "family-otter",
+    "format-pebble",
+    "model-otter-pup",
+    "transform-census",
+)
 REPLY = " hold hands while they sleep\n"
 
 
@@ -43,7 +50,7 @@ def read_name(project: Path) -> str:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    """All four packages, installed by pip into a folder of their own."""
+    """All packages, installed by pip into a folder of their own."""
     root = tmp_path_factory.mktemp("examples")
     made = Site(root)
     sources = root / "sources"
@@ -72,7 +79,8 @@ def test_all_are_listed(site: Site) -> None:
     answer = site.ask(
         """
         from clika_runtime import plugins
-        tables = plugins.backends, plugins.families, plugins.models, plugins.transforms
+        tables = (plugins.backends, plugins.families, plugins.models, plugins.transforms,
+                  plugins.tool_parsers)
         rows = [row for table in tables for row in table().values()]
         answer = [{row.name: [row.distribution, row.version] for row in rows},
                   [str(item) for item in plugins.broken()]]
@@ -83,6 +91,7 @@ def test_all_are_listed(site: Site) -> None:
         "otter": ["clika-family-otter", "1.0.0"],
         "otter-pup": ["otter-pup", "1.0.0"],
         "census": ["clika-transform-census", "1.0.0"],
+        "pebble": ["clika-format-pebble", "1.0.0"],
     }
     assert expected.items() <= answer[0].items()
     assert answer[1] == []
@@ -313,3 +322,65 @@ def test_transform_reads_a_graph(site: Site) -> None:
         ["3 operators: 2 Exp, 1 Add"],
         "transforms: no installed package registers a transform 'other'; registered: census",
     ]
+
+
+# ---------------------------------------------------------------- format of tool calls
+def test_format_reads_and_forces_calls(site: Site, tmp_path: Path) -> None:
+    """A stranger's format, whole and cut at every place, and its grammar."""
+    vocabulary = tmp_path / "tiny.gguf"
+    write_gguf(vocabulary)
+    answer = site.ask(
+        f"""
+        import sys
+        from clika_runtime import plugins
+        from clika_runtime.modelverse.constraints import compile_constraint
+        from clika_runtime.modelverse.tools import (
+            OutputParser, collect, forced_call, parse_reply, tool_format)
+        from clika_runtime.tokenizer import Tokenizer
+
+        plugins.tool_parsers()
+        late = "clika_format_pebble.pebble" not in sys.modules
+        text = 'Look: <@now {{"zone": "UTC"}}@> and <@ nothing'
+        whole = parse_reply(text, "pebble")
+        same = True
+        for at in range(len(text) + 1):
+            parser = OutputParser("pebble")
+            events = parser.push(text[:at]) + parser.push(text[at:]) + parser.finish()
+            same = same and collect(events) == whole
+        tokenizer = Tokenizer.from_gguf({str(vocabulary)!r})
+        tools = [{{"name": "now", "parameters": {{"type": "object", "properties": {{}},
+                                                "additionalProperties": False}}}}]
+        spec = forced_call(tokenizer, tool_format("pebble"), tools)
+        state = compile_constraint(tokenizer, spec).start()
+        for token in tokenizer.encode("<@now {{}}@>", add_special_tokens=False):
+            state.accept(token)
+        answer = [late, same, whole.text, [[c.name, c.arguments] for c in whole.calls],
+                  state.finished]
+        """
+    )
+    assert answer == [
+        True,
+        True,
+        "Look:and <@ nothing",
+        [["now", '{"zone": "UTC"}']],
+        True,
+    ]
+
+
+def test_format_without_code_is_named(site: Site) -> None:
+    done = site.run(
+        """
+        from clika_runtime import plugins
+        from clika_runtime.modelverse.tools import tool_format
+        import clika_format_pebble.pebble as code
+        code.Pebble = 3
+        try:
+            tool_format("pebble")
+        except Exception as error:
+            print(type(error).__name__, error.code_name, error)
+        """
+    )
+    assert done.stdout.startswith(
+        "InternalError PLUGIN_FAILED plugin 'pebble' of clika-format-pebble"
+    )
+    assert "is no subclass of ToolFormat" in done.stdout

@@ -40,6 +40,9 @@ MAX_WORK = 200 << 20  # units: a loop step or a call is 1, a new value its size
 TIME_LIMIT = 5.0  # seconds
 
 _ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%", "**"))
+_REASONING = ("reasoning_content", "thinking", "reasoning")
+#: Marks where the final message ends. The space behind it tells whether the template trims.
+_HERE = "END_OF_THE_FINAL_MESSAGE "
 # Filters whose cost or effect cannot be bounded here, or that would make a prompt random.
 _LEFT_OUT_FILTERS = ("pprint", "random", "urlize", "wordwrap", "xmlattr", "forceescape")
 _DIGITS = re.compile(r"\d+")
@@ -61,6 +64,7 @@ class ChatTemplateInputs:
     tools: Any = None
     documents: Any = None
     add_generation_prompt: bool = True
+    continue_final_message: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
     now_epoch_seconds: float | None = None
 
@@ -557,7 +561,9 @@ def parse_messages(messages: Any) -> list[dict[str, Any]]:
     """A conversation as a list of plain dicts, from such a list or from its JSON text.
 
     Every message is an object with a string ``role``; a value of None is left out of it, since
-    templates test for presence. Errors: ``InvalidArgumentError`` naming the message.
+    templates test for presence. Reasoning has two names in templates, ``reasoning_content`` and
+    ``thinking``: a message with one (or with ``reasoning``) has both. Errors:
+    ``InvalidArgumentError`` naming the message.
     """
     result = []
     for index, message in enumerate(_parse_list(messages, "messages")):
@@ -566,8 +572,38 @@ def parse_messages(messages: Any) -> list[dict[str, Any]]:
                 f"apply_chat_template: messages[{index}] needs a string 'role', found "
                 f"{message.get('role')!r}"
             )
-        result.append({key: value for key, value in message.items() if value is not None})
+        kept = {key: value for key, value in message.items() if value is not None}
+        reasoning = next((kept[name] for name in _REASONING if name in kept), None)
+        if reasoning is not None:
+            kept = {"thinking": reasoning, **kept, "reasoning_content": reasoning}
+        result.append(kept)
     return result
+
+
+def _mark_end(messages: list[dict[str, Any]]) -> None:
+    """Put the mark behind the text of the last message."""
+    content = messages[-1].get("content") if messages else None
+    if isinstance(content, str):
+        messages[-1]["content"] = content + _HERE
+        return
+    for part in reversed(content if isinstance(content, list) else []):
+        if isinstance(part, dict) and isinstance(part.get("text"), str):
+            part["text"] += _HERE
+            return
+    raise InvalidArgumentError(
+        "apply_chat_template: continue_final_message needs a last message with text"
+    )
+
+
+def _cut_at_mark(text: str) -> str:
+    at = text.rfind(_HERE.strip())
+    if at < 0:
+        raise InvalidArgumentError(
+            "apply_chat_template: continue_final_message: the template leaves out the end of the "
+            "last message"
+        )
+    spaced = text.startswith(_HERE, at)
+    return text[:at] if spaced else text[:at].rstrip()
 
 
 class ChatTemplate:
@@ -612,6 +648,7 @@ class ChatTemplate:
         documents: Any = None,
         special_tokens: Mapping[str, str] | None = None,
         extra: Mapping[str, Any] | None = None,
+        continue_final_message: bool = False,
         now_epoch_seconds: float | None = None,
     ) -> str:
         """The prompt of a conversation.
@@ -619,12 +656,15 @@ class ChatTemplate:
         ``messages`` is a list of message dicts or its JSON text, or a ``ChatTemplateInputs`` that
         brings all the other arguments. The template sees ``messages``, ``tools``, ``documents``,
         ``add_generation_prompt``, the special tokens by name (``bos_token``, ...) and ``extra``.
+        ``continue_final_message`` ends the prompt with the last message's text, for the model to go
+        on with it; no new turn begins then.
         """
         if isinstance(messages, ChatTemplateInputs):
             inputs = messages
             return self.render(
                 inputs.messages,
                 add_generation_prompt=inputs.add_generation_prompt,
+                continue_final_message=inputs.continue_final_message,
                 tools=inputs.tools,
                 documents=inputs.documents,
                 special_tokens=special_tokens,
@@ -633,13 +673,18 @@ class ChatTemplate:
             )
         variables: dict[str, Any] = dict(special_tokens or {})
         variables.update(_plain(dict(extra or {}), "extra"))
+        conversation = parse_messages(messages)
+        if continue_final_message:
+            add_generation_prompt = False
+            _mark_end(conversation)
         variables.update(
-            messages=parse_messages(messages),
+            messages=conversation,
             tools=None if tools is None else _parse_list(tools, "tools"),
             documents=None if documents is None else _parse_list(documents, "documents"),
             add_generation_prompt=bool(add_generation_prompt),
         )
-        return self._run(variables, now_epoch_seconds)
+        text = self._run(variables, now_epoch_seconds)
+        return _cut_at_mark(text) if continue_final_message else text
 
     def _run(self, variables: dict[str, Any], now: float | None) -> str:
         outer = getattr(_active, "meter", None)

@@ -56,6 +56,7 @@ class Loaded:
     spelling: Spelling | None = None
     special_ids: dict[str, int] = field(default_factory=dict)
     chat_template: str | None = None
+    tool_template: str | None = None
 
 
 def load_directory(folder: str) -> Loaded:
@@ -106,10 +107,10 @@ def _finish(loaded: Loaded, config: Mapping[str, Any], where: str) -> Loaded:
                 index = loaded.backend.token_to_id(token)
             if index is not None:
                 loaded.special_ids[name] = index
-    loaded.chat_template = _chat_template(config.get("chat_template"), where)
+    loaded.chat_template, loaded.tool_template = _chat_templates(config.get("chat_template"), where)
     jinja = os.path.join(os.path.dirname(loaded.where) or ".", "chat_template.jinja")
     if os.path.exists(jinja):
-        loaded.chat_template = _text(jinja, CONFIG_LIMIT)
+        loaded.chat_template, loaded.tool_template = _text(jinja, CONFIG_LIMIT), None
     return loaded
 
 
@@ -206,11 +207,11 @@ def _add_tokens(backend: Any, added: Mapping[int, Mapping[str, Any]], where: str
                 )
 
 
-def _chat_template(value: Any, where: str) -> str | None:
-    """The template of a configuration: a string, or a list of named ones, whose "default"
-    counts."""
+def _chat_templates(value: Any, where: str) -> tuple[str | None, str | None]:
+    """The template of a configuration and the one for tools: a string, or a list of named ones, of
+    which "default" and "tool_use" count."""
     if value is None or isinstance(value, str):
-        return value
+        return value, None
     named: dict[str, str] = {}
     if isinstance(value, list):
         for item in value:
@@ -229,9 +230,8 @@ def _chat_template(value: Any, where: str) -> str | None:
         raise invalid(
             where, f"chat_template must be a string or named templates, found {shown(value)}"
         )
-    if not named:
-        return None
-    return named.get("default", next(iter(named.values())))
+    default = named.get("default", next(iter(named.values()), None))
+    return default, named.get("tool_use")
 
 
 # ------------------------------------------------------------ kinds of files

@@ -5,18 +5,19 @@ from __future__ import annotations
 import itertools
 import os
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from clika_runtime.errors import InvalidArgumentError
+from clika_runtime.errors import InvalidArgumentError, UnsupportedError
 from clika_runtime.io._files import invalid, missing, read_head, shown
 from clika_runtime.io.gguf import GgufFile, open_gguf
 
 from . import from_gguf as gguf_builder
 from ._library import guarded, twin
-from .chat_template import ChatTemplate
+from .chat_template import ChatTemplate, ChatTemplateInputs
 from .loading import Loaded, load_directory, load_file, load_tiktoken
+from .pieces import piece_bytes
 from .streaming import Spelling, StreamingDecoder, byte_level, make_decoder, token_bytes
 
 __all__ = ["EncodeOptions", "Encoded", "Token", "Tokenizer"]
@@ -93,6 +94,7 @@ class Tokenizer:
         special_ids: Mapping[str, int] | None = None,
         stop_ids: Iterable[int] = (),
         chat_template: str | None = None,
+        tool_template: str | None = None,
         where: str = "tokenizer",
         spelling: Spelling | None = None,
     ) -> None:
@@ -103,6 +105,7 @@ class Tokenizer:
         ends = (self._ids[name] for name in ("eos", "eot", "eom") if name in self._ids)
         self._stop_ids = frozenset(stop_ids).union(ends)
         self._template_source = chat_template
+        self._tool_template_source = tool_template
         self._template: ChatTemplate | None = None
         with guarded(where, "MALFORMED_FILE"):
             self._size: int = backend.get_vocab_size(with_added_tokens=True)
@@ -113,6 +116,7 @@ class Tokenizer:
         if self._byte_level:
             spelling = byte_level(backend.id_to_token)
         self._spelling = spelling
+        self._piece_bytes: Callable[[str], bytes] | None = None
 
     # ------------------------------------------------------------ loading
     @classmethod
@@ -121,6 +125,7 @@ class Tokenizer:
             loaded.backend,
             special_ids=loaded.special_ids,
             chat_template=loaded.chat_template,
+            tool_template=loaded.tool_template,
             where=loaded.where,
             spelling=loaded.spelling,
         )
@@ -190,18 +195,21 @@ class Tokenizer:
         metadata = file.metadata
         backend, spelling = gguf_builder.build(metadata, file.path)
         size = len(metadata["tokenizer.ggml.tokens"])
-        template = metadata.get("tokenizer.chat_template")
-        if template is not None and not isinstance(template, str):
-            raise invalid(
-                file.path,
-                f"metadata 'tokenizer.chat_template' must be a string, found {shown(template)}",
-            )
+        templates = []
+        for key in ("tokenizer.chat_template", "tokenizer.chat_template.tool_use"):
+            template = metadata.get(key)
+            if template is not None and not isinstance(template, str):
+                raise invalid(
+                    file.path, f"metadata '{key}' must be a string, found {shown(template)}"
+                )
+            templates.append(template)
         file.drop_metadata_pages()
         return cls(
             backend,
             special_ids=gguf_builder.special_ids(metadata, size, file.path),
             stop_ids=gguf_builder.end_ids(backend),
-            chat_template=template,
+            chat_template=templates[0],
+            tool_template=templates[1],
             where=file.path,
             spelling=spelling,
         )
@@ -326,6 +334,30 @@ class Tokenizer:
             token: str | None = self._backend.id_to_token(token_id)
         return token
 
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """The bytes that a token adds to a text, or None for an id that the vocabulary lacks.
+
+        They may be a part of a character. The space that a SentencePiece vocabulary sets before a
+        text is among them. Errors: ``UnsupportedError`` for a vocabulary whose tokens have no bytes
+        of their own (WordPiece).
+        """
+        if not 0 <= token_id <= _MAX_ID:
+            return None
+        if self._spelling is not None:
+            return self._spelling.bytes_of(token_id)
+        if self._piece_bytes is None:
+            self._piece_bytes = piece_bytes(self._backend.decoder)
+        if self._piece_bytes is None:
+            kind = type(self._backend.decoder).__name__
+            raise UnsupportedError(
+                f"token_bytes: the tokens of {self._where} have no bytes of their own, their text "
+                f"depends on their neighbours (decoder {kind})"
+            )
+        surface = self.id_to_token(token_id)
+        if surface is None or token_id in self._added:
+            return None if surface is None else surface.encode(errors="replace")
+        return self._piece_bytes(surface)
+
     def tokenize(self, text: str, add_special_tokens: bool = True) -> list[Token]:
         """The tokens of a text with the bytes each came from.
 
@@ -447,9 +479,11 @@ class Tokenizer:
             cu_seqlens=_int32(sums, (len(sums),), options.device),
         )
 
-    def streaming_decoder(self, skip_special: bool = True) -> StreamingDecoder:
+    def streaming_decoder(
+        self, skip_special: bool = True, *, keep: Iterable[int] = ()
+    ) -> StreamingDecoder:
         """A decoder for ids that arrive one at a time; its pieces add up to ``decode`` of all of
-        them.
+        them. ``keep`` are special ids to show although special tokens are skipped.
 
         >>> stream = tokenizer.streaming_decoder()  # doctest: +SKIP
         >>> text = "".join(stream.push(i) for i in ids) + stream.finish()  # doctest: +SKIP
@@ -467,7 +501,7 @@ class Tokenizer:
             spelling=self._spelling,
             decode=decode,
             surface=backend.id_to_token,
-            skipped=self._special if skip_special else _NONE,
+            skipped=self._special.difference(keep) if skip_special else _NONE,
         )
 
     # ------------------------------------------------------------ conversations
@@ -477,6 +511,9 @@ class Tokenizer:
         add_generation_prompt: bool = True,
         *,
         tools: Any = None,
+        documents: Any = None,
+        continue_final_message: bool = False,
+        chat_template: str | None = None,
         now_epoch_seconds: float | None = None,
         **extra: Any,
     ) -> str:
@@ -484,26 +521,40 @@ class Tokenizer:
 
         ``messages`` is a list of message dicts in the OpenAI shape, its JSON text, or a
         ``ChatTemplateInputs``. ``add_generation_prompt`` ends the prompt with the start of the
-        assistant's turn. ``tools`` and further keywords reach the template as variables. Errors:
+        assistant's turn; ``continue_final_message`` ends it with the text of the last message
+        instead. ``tools``, ``documents`` and further keywords reach the template as variables.
+        ``chat_template`` is a template to use in place of the checkpoint's. A checkpoint with a
+        template of its own for tools renders that where tools are given. Errors:
         ``InvalidArgumentError`` when there is no template, when the messages are not a
         conversation, or when the template refuses them.
         """
-        if self._template is None:
-            if self._template_source is None:
-                raise InvalidArgumentError(
-                    f"apply_chat_template: {self._where} brings no chat template; write the "
-                    "prompt out",
-                    "FAILED_PRECONDITION",
-                )
-            self._template = ChatTemplate(self._template_source)
-        return self._template.render(
+        given = messages.tools if isinstance(messages, ChatTemplateInputs) else tools
+        return self._chat(chat_template, given).render(
             messages,
             add_generation_prompt=add_generation_prompt,
             tools=tools,
+            documents=documents,
             special_tokens=self.special_tokens,
             extra=extra,
+            continue_final_message=continue_final_message,
             now_epoch_seconds=now_epoch_seconds,
         )
+
+    def _chat(self, source: str | None, tools: Any) -> ChatTemplate:
+        """The compiled template of a source, else of the checkpoint."""
+        if source is None:
+            source = self._template_source
+            if tools is not None and self._tool_template_source is not None:
+                source = self._tool_template_source
+        if source is None:
+            raise InvalidArgumentError(
+                f"apply_chat_template: {self._where} brings no chat template; write the prompt out",
+                "FAILED_PRECONDITION",
+            )
+        compiled = self._template  # another thread may put a different one there
+        if compiled is None or compiled.source != source:
+            compiled = self._template = ChatTemplate(source)
+        return compiled
 
     def encode_chat(
         self, messages: Any, add_generation_prompt: bool = True, **options: Any

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from clika_runtime.hooks import hookimpl
-from clika_runtime.plugins import FamilySpec
+from clika_runtime.plugins import FamilySpec, ToolParserSpec
 
 FAMILY = FamilySpec(
     name="gemma",
@@ -25,6 +25,7 @@ FAMILY = FamilySpec(
     ),
     gguf_architectures=("gemma", "gemma2", "gemma3"),
     license_page="https://ai.google.dev/gemma/terms",
+    tool_parsers=("gemma4", "functiongemma", "gemma-pythonic"),
     load="clika_family_gemma.gemma:FAMILY",
 )
 
@@ -32,3 +33,18 @@ FAMILY = FamilySpec(
 @hookimpl
 def clika_register_families(register: Callable[..., Any]) -> None:
     register(FAMILY)
+
+
+@hookimpl
+def clika_register_tool_parsers(register: Callable[..., Any]) -> None:
+    register(
+        ToolParserSpec(
+            name="functiongemma", contract=1, load="clika_family_gemma.tool_calls:FunctionGemma"
+        )
+    )
+    register(ToolParserSpec(name="gemma4", contract=1, load="clika_family_gemma.tool_calls:Gemma4"))
+    register(
+        ToolParserSpec(
+            name="gemma-pythonic", contract=1, load="clika_family_gemma.tool_calls:GemmaPythonic"
+        )
+    )

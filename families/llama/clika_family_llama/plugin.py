@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from clika_runtime.hooks import hookimpl
-from clika_runtime.plugins import FamilySpec
+from clika_runtime.plugins import FamilySpec, ToolParserSpec
 
 FAMILY = FamilySpec(
     name="llama",
@@ -20,6 +20,7 @@ FAMILY = FamilySpec(
     architectures=("LlamaForCausalLM",),
     gguf_architectures=("llama",),
     license_page="https://www.llama.com/license/",
+    tool_parsers=("llama-pythonic", "llama3-json", "hermes"),
     load="clika_family_llama.llama:FAMILY",
 )
 
@@ -27,3 +28,17 @@ FAMILY = FamilySpec(
 @hookimpl
 def clika_register_families(register: Callable[..., Any]) -> None:
     register(FAMILY)
+
+
+@hookimpl
+def clika_register_tool_parsers(register: Callable[..., Any]) -> None:
+    register(
+        ToolParserSpec(
+            name="llama3-json", contract=1, load="clika_family_llama.tool_calls:LlamaJson"
+        )
+    )
+    register(
+        ToolParserSpec(
+            name="llama-pythonic", contract=1, load="clika_family_llama.tool_calls:LlamaPythonic"
+        )
+    )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from clika_runtime.hooks import hookimpl
-from clika_runtime.plugins import FamilySpec
+from clika_runtime.plugins import FamilySpec, ToolParserSpec
 
 FAMILY = FamilySpec(
     name="qwen",
@@ -20,6 +20,7 @@ FAMILY = FamilySpec(
     architectures=("Qwen2ForCausalLM", "Qwen3ForCausalLM"),
     gguf_architectures=("qwen2", "qwen3"),
     license_page="https://huggingface.co/Qwen",
+    tool_parsers=("qwen3-coder", "hermes"),
     load="clika_family_qwen.qwen:FAMILY",
 )
 
@@ -27,3 +28,12 @@ FAMILY = FamilySpec(
 @hookimpl
 def clika_register_families(register: Callable[..., Any]) -> None:
     register(FAMILY)
+
+
+@hookimpl
+def clika_register_tool_parsers(register: Callable[..., Any]) -> None:
+    register(
+        ToolParserSpec(
+            name="qwen3-coder", contract=1, load="clika_family_qwen.tool_calls:QwenCoder"
+        )
+    )

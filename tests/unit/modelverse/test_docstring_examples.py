@@ -10,7 +10,17 @@ import pytest
 
 @pytest.mark.parametrize(
     "name",
-    ["cli.tables", "config", "console", "family", "modules.rope", "quantization.config"],
+    [
+        "cli.tables",
+        "config",
+        "console",
+        "constraints.spec",
+        "family",
+        "modules.rope",
+        "quantization.config",
+        "tools.events",
+        "tools.format",
+    ],
 )
 def test_examples(name: str) -> None:
     module = importlib.import_module(f"clika_runtime.modelverse.{name}")

@@ -150,6 +150,7 @@ def write_gguf(path: Path, **changes: Any) -> Path:
         "add_bos_token": False,
     }
     template = changes.pop("chat_template", "{{ bos_token }}{{ messages[0].content }}")
+    tool_template = changes.pop("tool_template", None)
     values.update(changes)
     writer = gguf.GGUFWriter(path, "llama")
     for key, value in values.items():
@@ -166,6 +167,8 @@ def write_gguf(path: Path, **changes: Any) -> Path:
             writer.add_array(full, value)
     if template is not None:
         writer.add_string("tokenizer.chat_template", template)
+    if tool_template is not None:
+        writer.add_string("tokenizer.chat_template.tool_use", tool_template)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

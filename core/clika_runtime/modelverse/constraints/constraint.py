@@ -1,0 +1,340 @@
+"""Compiled constraints, and the state of each sequence that keeps to one."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clika_runtime.errors import ClikaRTError, InvalidArgumentError
+from clika_runtime.tokenizer import Tokenizer
+
+from .library import Vocabulary, compile_grammar, library
+from .spec import ConstraintSpec
+
+__all__ = ["Constraint", "ConstraintState", "compile_constraint", "fill_masks", "mask_words"]
+
+#: Compiled constraints that are kept per tokenizer.
+KEPT = 32
+
+Masks = NDArray[np.int32]
+
+
+def mask_words(vocab_size: int) -> int:
+    """Words of a packed mask: ``ceil(V / 32)``. Token ``t`` is bit ``t % 32`` of word
+    ``t // 32``."""
+    return (vocab_size + 31) // 32
+
+
+class Constraint:
+    """A compiled constraint for one vocabulary. ``start`` gives the state of a sequence."""
+
+    def __init__(self, vocabulary: Vocabulary, spec: ConstraintSpec) -> None:
+        self.spec = spec
+        self._vocabulary = vocabulary
+        self._matcher = compile_grammar(vocabulary, spec)
+        self._lock = threading.Lock()
+        #: Set when the bounds of a step were passed: what it has grown to is not kept then.
+        self.exhausted = False
+
+    @property
+    def vocab_size(self) -> int:
+        """Ids of the logits that the masks are for."""
+        return self._vocabulary.size
+
+    def start(self) -> ConstraintState:
+        """A state at the beginning of a text."""
+        with self._lock:
+            return ConstraintState(self, self._matcher.deep_copy())
+
+    def __repr__(self) -> str:
+        return f"Constraint({self.spec.kind}, {self.spec.text[:60]!r})"
+
+
+class ConstraintState:
+    """Where one sequence stands in its constraint. One thread at a time.
+
+    A constraint is about the bytes of the tokens. (Where a tokenizer drops the space that begins a
+    text, that space is a byte too.)
+    """
+
+    __slots__ = ("_constraint", "_matcher", "_taken", "_vocabulary")
+
+    def __init__(self, constraint: Constraint, matcher: Any, taken: int = 0) -> None:
+        self._constraint = constraint
+        self._vocabulary = constraint._vocabulary
+        self._matcher = matcher
+        self._taken = taken
+
+    @property
+    def vocab_size(self) -> int:
+        """Ids of the logits that the masks are for."""
+        return self._vocabulary.size
+
+    @property
+    def accepting(self) -> bool:
+        """Whether the text may end here. A stop id is admitted then."""
+        return bool(self._matcher.is_accepting())
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing may follow, because the text is complete or because a stop id ended
+        it."""
+        return bool(self._matcher.is_stopped())
+
+    def mask(self) -> Masks:
+        """The tokens that may come next, packed: int32 ``[ceil(V / 32)]``. Errors: as
+        ``fill_masks`` lists."""
+        masks: Masks = np.empty((1, mask_words(self.vocab_size)), np.int32)
+        errors = fill_masks([self], masks)
+        if errors:
+            raise errors[0]
+        return masks.reshape(-1)
+
+    def accept(self, token: int) -> None:
+        """Go on by a token. `InvalidArgumentError` for one that the mask does not admit; the state
+        stays as it was."""
+        index = _checked(token, self.vocab_size)
+        if self._matcher.try_consume_tokens([index]) != 1:
+            self._check()
+            raise InvalidArgumentError(
+                f"constraint: token {index} ({self._vocabulary.tokens[index]!r:.60}) does not "
+                f"follow here"
+            )
+        self._taken += 1
+
+    def admitted(self, tokens: Sequence[int]) -> int:
+        """How many of the tokens may follow, from the first on. The state stays as it was."""
+        count: int = self._matcher.validate_tokens(
+            [_checked(token, self.vocab_size) for token in tokens]
+        )
+        return count
+
+    def forced(self) -> list[int]:
+        """The tokens that must come next, as far as the constraint leaves no choice; often
+        none."""
+        tokens: list[int] = self._matcher.compute_ff_tokens()
+        return tokens
+
+    def rollback(self, count: int) -> None:
+        """Take back the last ``count`` tokens, those that ended the text included."""
+        if not 0 <= count <= self._taken:
+            raise InvalidArgumentError(
+                f"constraint: rollback of {count} tokens, {self._taken} have been accepted"
+            )
+        if count and not self._matcher.rollback(count):
+            self._check()
+            raise InvalidArgumentError(f"constraint: rollback of {count} tokens is not possible")
+        self._taken -= count
+
+    def fork(self) -> ConstraintState:
+        """A second state at the same place."""
+        return ConstraintState(self._constraint, self._matcher.deep_copy(), self._taken)
+
+    def _check(self) -> None:
+        error = _failure(self._matcher)
+        if error is not None:
+            self._constraint.exhausted = True
+            raise error
+
+
+def _checked(token: Any, size: int) -> int:
+    try:
+        index = int(token.__index__())
+    except (AttributeError, TypeError):
+        index = -1
+    if not 0 <= index < size:
+        raise InvalidArgumentError(
+            f"constraint: a token is a whole number from 0 to {size - 1}, got {token!r:.60}"
+        )
+    return index
+
+
+def _failure(matcher: Any) -> ClikaRTError | None:
+    if not matcher.is_error():
+        return None
+    text = " ".join(matcher.get_error().replace("<non-verbose/>", "").split())
+    return InvalidArgumentError(f"constraint: it cannot be followed further: {text[:300]}")
+
+
+def fill_masks(
+    states: Sequence[ConstraintState | None],
+    masks: Masks,
+    drafts: Sequence[Sequence[int]] | None = None,
+) -> dict[int, ClikaRTError]:
+    """The masks of several sequences, in native code: which tokens may come next.
+
+    ``masks`` is int32 ``[R, ceil(V / 32)]``, C-contiguous. Without ``drafts`` row ``i`` belongs to
+    ``states[i]``; None admits everything. With ``drafts`` a sequence takes one row more than its
+    draft has tokens, one sequence after the other: row ``k`` is the mask behind ``k`` of them; rows
+    behind a token that does not follow are zero. The states stay where they are.
+
+    Result: errors by index of the state, for constraints whose bounds of time or memory were
+    passed; their rows are zero, other rows are not concerned. `InvalidArgumentError` for an array
+    that does not fit.
+    """
+    first = next((state for state in states if state is not None), None)
+    counts = [1] * len(states) if drafts is None else [1 + len(draft) for draft in drafts]
+    if len(counts) != len(states):
+        raise InvalidArgumentError(
+            f"fill_masks: {len(states)} states and {len(counts)} drafts are given"
+        )
+    _check_masks(masks, sum(counts), None if first is None else mask_words(first.vocab_size))
+    work: list[tuple[Any, ...]] = []
+    errors: dict[int, ClikaRTError] = {}
+    owners = []
+    row = 0
+    for index, (state, count) in enumerate(zip(states, counts, strict=True)):
+        if state is None:
+            masks[row : row + count] = -1
+        else:
+            if first is None or state.vocab_size != first.vocab_size:
+                raise InvalidArgumentError("fill_masks: the states are for different vocabularies")
+            error = _failure(state._matcher)
+            if error is not None:
+                errors[index] = error
+                masks[row : row + count] = 0
+            elif drafts is None:
+                work.append((state._matcher, row))
+                owners.append((index, row, count, state))
+            else:
+                work.append((state._matcher, row, list(drafts[index])))
+                owners.append((index, row, count, state))
+        row += count
+    if work:
+        _compute(work, masks, first, drafts is not None)
+    for index, row, count, state in owners:
+        error = _failure(state._matcher)
+        if error is not None:
+            state._constraint.exhausted = True
+            errors[index] = error
+            masks[row : row + count] = 0
+    return errors
+
+
+def _compute(
+    work: list[tuple[Any, ...]], masks: Masks, first: ConstraintState | None, drafted: bool
+) -> None:
+    assert first is not None
+    vocabulary = first._vocabulary
+    target = masks
+    words = mask_words(len(vocabulary.tokens))
+    if words != masks.shape[1]:  # the end has a word of its own
+        target = np.zeros((masks.shape[0], words), np.int32)
+    if drafted:
+        for item in work:
+            row = item[1]
+            target[row : row + 1 + len(item[2])] = 0
+        _executor().unsafe_compute_mask_ptr_with_draft_token(
+            work, target.ctypes.data, words * 4, len(target)
+        )
+    elif len(work) == 1:
+        matcher, row = work[0]
+        matcher.unsafe_compute_mask_ptr(target[row].ctypes.data, words * 4)
+    else:
+        _executor().unsafe_compute_mask_ptr(work, target.ctypes.data, words * 4, len(target))
+    if vocabulary.padded:
+        rows = [row for item in work for row in range(item[1], item[1] + _rows(item, drafted))]
+        if target is not masks:
+            masks[rows] = target[rows, :-1]
+        else:
+            masks[rows, -1] &= np.int32((1 << (vocabulary.size % 32)) - 1)
+
+
+def _rows(item: tuple[Any, ...], drafted: bool) -> int:
+    return 1 + len(item[2]) if drafted else 1
+
+
+def _check_masks(masks: Any, rows: int, words: int | None) -> None:
+    good = (
+        isinstance(masks, np.ndarray)
+        and masks.dtype == np.int32
+        and masks.ndim == 2
+        and masks.flags.c_contiguous
+        and masks.flags.writeable
+        and masks.shape[0] >= rows
+        and (words is None or masks.shape[1] == words)
+    )
+    if not good:
+        found = (
+            f"{masks.dtype} {list(masks.shape)}"
+            if isinstance(masks, np.ndarray)
+            else type(masks).__name__
+        )
+        width = "ceil(V / 32)" if words is None else words
+        raise InvalidArgumentError(
+            f"fill_masks: the masks must be int32 [{rows} or more, {width}], C-contiguous, got "
+            f"{found}"
+        )
+
+
+_executors: dict[int, Any] = {}
+
+
+def _executor() -> Any:
+    """The library's threads; a process that was forked makes its own."""
+    process = os.getpid()
+    found = _executors.get(process)
+    if found is None:
+        _executors.clear()
+        found = _executors.setdefault(process, library().LLExecutor())
+    return found
+
+
+class _Cache:
+    """What has been made for one tokenizer."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.vocabularies: dict[int, Vocabulary] = {}
+        self.constraints: OrderedDict[tuple[int, ConstraintSpec], Constraint] = OrderedDict()
+
+
+_caches: weakref.WeakKeyDictionary[Tokenizer, _Cache] = weakref.WeakKeyDictionary()
+_caches_lock = threading.Lock()
+
+
+def compile_constraint(
+    tokenizer: Tokenizer, spec: ConstraintSpec, vocab_size: int | None = None
+) -> Constraint:
+    """Compile a constraint for a tokenizer, or find it: the last 32 of each tokenizer are kept.
+
+    ``vocab_size`` counts the model's logits, default the tokenizer's tokens. Errors:
+    `InvalidArgumentError` with the reason for what cannot be compiled, `UnsupportedError` for a
+    tokenizer whose tokens have no bytes of their own, and for a missing ``llguidance``.
+
+    >>> constraint = compile_constraint(tokenizer, ConstraintSpec.regex("[ab]+"))  # doctest: +SKIP
+    >>> constraint.start().mask().shape  # doctest: +SKIP
+    (1536,)
+    """
+    size = tokenizer.vocab_size if vocab_size is None else vocab_size
+    if not tokenizer.vocab_size <= size < 1 << 24:
+        raise InvalidArgumentError(
+            f"constraint: vocab_size {size} must be at least the {tokenizer.vocab_size} tokens of "
+            f"the tokenizer"
+        )
+    with _caches_lock:
+        cache = _caches.setdefault(tokenizer, _Cache())
+    key = (size, spec)
+    with cache.lock:
+        for other in [old for old, made in cache.constraints.items() if made.exhausted]:
+            del cache.constraints[other]
+        found = cache.constraints.get(key)
+        if found is not None:
+            cache.constraints.move_to_end(key)
+            return found
+        if size not in cache.vocabularies:
+            cache.vocabularies[size] = Vocabulary(tokenizer, size)
+        vocabulary = cache.vocabularies[size]
+    made = Constraint(vocabulary, spec)  # other requests do not wait for it
+    with cache.lock:
+        made = cache.constraints.setdefault(key, made)
+        while len(cache.constraints) > KEPT:
+            cache.constraints.popitem(last=False)
+    return made

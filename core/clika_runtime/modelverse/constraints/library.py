@@ -1,0 +1,234 @@
+"""The edge to ``llguidance``: late import, vocabularies, and grammars compiled within bounds."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from clika_runtime.errors import InvalidArgumentError, UnsupportedError
+from clika_runtime.tokenizer import Tokenizer
+
+from .spec import ConstraintSpec
+
+__all__ = ["Vocabulary", "compile_grammar", "library"]
+
+#: White space within JSON: a space, or a line break with its indentation.
+_SPACE = r"( |\n[ \t]{0,24})?"
+# The library walks chains of definitions and references on the stack of the thread: this many of
+# them fit into the stack that compiling has.
+_STACK = 256 << 20
+MAX_DEFINITIONS = 5_000
+_DEFINITION = re.compile(r"^[ \t]*[?!]?[\w-]+(?:\[[^\]\n]*\])?(?:\.-?\d+)?[ \t]*:", re.MULTILINE)
+_REFERENCES = frozenset(("$ref", "$dynamicRef", "$recursiveRef"))
+MAX_PROPERTIES = 4_000  # of one object: the time grows with the square
+_LONGEST_TOKEN = 64  # bytes of a token that spells a text the library asks about
+
+_stack_lock = threading.Lock()
+
+
+def library() -> Any:
+    """The package, imported at first use. `UnsupportedError` with the line that installs it."""
+    try:
+        import llguidance
+    except ImportError as error:
+        raise UnsupportedError(
+            "constrained output needs the package llguidance, which is not installed. Install it "
+            "with: pip install 'clika-runtime[constrain]'"
+        ) from error
+    return llguidance
+
+
+@lru_cache(maxsize=1)
+def limits() -> Any:
+    """Bounds of compiling and of each step. A state of the lexer takes 1 to 2 kB."""
+    return library().LLParserLimits(
+        initial_lexer_fuel=1_000_000,
+        step_lexer_fuel=200_000,
+        step_max_items=50_000,
+        max_items_in_row=2_000,
+        max_lexer_states=50_000,
+        max_grammar_size=500_000,
+        verbose_errors=False,
+    )
+
+
+class Vocabulary:
+    """A tokenizer as the library sees it: the bytes of every token, special ones apart.
+
+    ``size`` counts the ids of the logits: a model may have more than the tokenizer, and those are
+    never admitted. Any of the tokenizer's stop ids ends a text; where it has none, an id of its own
+    behind all others stands for the end (``padded``), which no model can choose.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, size: int) -> None:
+        self.size = size
+        tokens = [tokenizer.token_bytes(index) or b"" for index in range(size)]
+        special = {index for index in tokenizer.special_ids if index < size}
+        ends = sorted(index for index in tokenizer.stop_ids if index < size)
+        self.padded = not ends
+        if not ends:
+            ends = [size]
+            tokens.append(b"<end>")
+        special.update(ends)
+        spelled: dict[bytes, int] = {}
+        for index, token in enumerate(tokens):
+            if token and index not in special:
+                spelled.setdefault(token, index)
+        source = _Source(tokens, sorted(special), ends[0], tokenizer.bos_id)
+        source.encode = _encoder(tokenizer, tokens, spelled)
+        lib = library()
+        self.tokens = tokens
+        self.native = lib.LLTokenizer(
+            lib.TokenizerWrapper(source), n_vocab=len(tokens), eos_token=ends
+        )
+
+
+class _Source:
+    """The attributes that ``llguidance.TokenizerWrapper`` reads."""
+
+    def __init__(self, tokens: list[bytes], special: list[int], eos: int, bos: int | None) -> None:
+        self.tokens = tokens
+        self.special_token_ids = special
+        self.eos_token_id = eos
+        self.bos_token_id = bos
+        self.encode: Callable[[bytes], list[int]] = lambda data: []
+
+    def __call__(self, data: bytes | str) -> list[int]:
+        return self.encode(data.encode() if isinstance(data, str) else data)
+
+
+def _encoder(
+    tokenizer: Tokenizer, tokens: list[bytes], spelled: dict[bytes, int]
+) -> Callable[[bytes], list[int]]:
+    """From bytes to the tokens that the model would write them with, where these are exactly the
+    bytes; else to the longest tokens that fit."""
+
+    def same(ids: list[int], data: bytes) -> bool:
+        return b"".join(tokens[index] for index in ids) == data
+
+    def encode(data: bytes) -> list[int]:
+        try:
+            ids = tokenizer.encode(data.decode(), add_special_tokens=False, parse_special=False)
+        except (UnicodeDecodeError, InvalidArgumentError):
+            return longest(data)
+        if same(ids, data):
+            return ids
+        if ids and same(ids, b" " + data):  # the space that encoding sets before a text
+            first = tokens[ids[0]][1:]
+            if not first:
+                return ids[1:]
+            if first in spelled:
+                return [spelled[first], *ids[1:]]
+        return longest(data)
+
+    def longest(data: bytes) -> list[int]:
+        result = []
+        at = 0
+        while at < len(data):
+            for end in range(min(len(data), at + _LONGEST_TOKEN), at, -1):
+                index = spelled.get(data[at:end])
+                if index is not None:
+                    result.append(index)
+                    at = end
+                    break
+            else:
+                at += 1  # a byte that no token has: the library treats it as not forced
+        return result
+
+    return encode
+
+
+def compile_grammar(vocabulary: Vocabulary, spec: ConstraintSpec) -> Any:
+    """The library's matcher at the start of a text. `InvalidArgumentError` says why a constraint
+    cannot be compiled."""
+    lib = library()
+    _check_size(spec)
+    try:
+        grammar = _grammar(lib, spec)
+    except (ValueError, RecursionError) as error:
+        raise _refused(spec, str(error)) from error
+    made: list[Any] = []
+
+    def make() -> None:
+        made.append(lib.LLMatcher(vocabulary.native, grammar, log_level=0, limits=limits()))
+
+    _run_deep(make)
+    if not made:
+        raise _refused(spec, "it cannot be compiled")
+    if made[0].is_error():
+        raise _refused(spec, made[0].get_error())
+    return made[0]
+
+
+def _grammar(lib: Any, spec: ConstraintSpec) -> str:
+    matcher = lib.LLMatcher
+    result: str
+    if spec.kind == "json_schema":
+        options: dict[str, Any] = {"whitespace_flexible": False}
+        if not spec.compact:
+            options = {"whitespace_flexible": True, "whitespace_pattern": _SPACE}
+        options |= {"item_separator": ",", "key_separator": ":", "lenient": False}
+        result = matcher.grammar_from_json_schema(spec.text, overrides=options)
+    elif spec.kind == "regex":
+        result = matcher.grammar_from_regex(spec.text)
+    elif spec.kind == "choice":
+        options_text = " | ".join(
+            json.dumps(text, ensure_ascii=False) for text in json.loads(spec.text)
+        )
+        result = matcher.grammar_from_lark(f"start: CHOICE\nCHOICE: {options_text}\n")
+    elif spec.kind == "lark":
+        result = matcher.grammar_from_lark(spec.text)
+    else:
+        raise InvalidArgumentError(
+            f"constraint: the kinds are json_schema, regex, lark and choice, got {spec.kind!r:.80}"
+        )
+    return result
+
+
+def _check_size(spec: ConstraintSpec) -> None:
+    """Refuse what the library needs more stack or time for than it has limits for."""
+    if spec.kind == "lark":
+        count = sum(1 for _ in _DEFINITION.finditer(spec.text))
+        if count > MAX_DEFINITIONS:
+            raise _refused(spec, f"it has {count} definitions, the limit is {MAX_DEFINITIONS}")
+    if spec.kind == "json_schema":
+        references = widest = 0
+        stack = [json.loads(spec.text)]
+        while stack:
+            value = stack.pop()
+            if isinstance(value, dict):
+                references += not _REFERENCES.isdisjoint(value)
+                for key in ("properties", "patternProperties"):
+                    members = value.get(key)
+                    widest = max(widest, len(members) if isinstance(members, dict) else 0)
+                stack.extend(value.values())
+            elif isinstance(value, list):
+                stack.extend(value)
+        if references > MAX_DEFINITIONS:
+            raise _refused(spec, f"it has {references} references, the limit is {MAX_DEFINITIONS}")
+        if widest > MAX_PROPERTIES:
+            raise _refused(
+                spec, f"an object has {widest} properties, the limit is {MAX_PROPERTIES}"
+            )
+
+
+def _run_deep(work: Callable[[], None]) -> None:
+    """Run something in a thread with a large stack."""
+    with _stack_lock:
+        before = threading.stack_size(_STACK)
+        try:
+            thread = threading.Thread(target=work, name="clika-constraint")
+            thread.start()
+        finally:
+            threading.stack_size(before)
+    thread.join()
+
+
+def _refused(spec: ConstraintSpec, reason: str) -> InvalidArgumentError:
+    text = " ".join(reason.replace("<non-verbose/>", "").split())
+    kind = spec.kind.replace("_", " ")
+    return InvalidArgumentError(f"constraint: this {kind} cannot be compiled: {text[:500]}")

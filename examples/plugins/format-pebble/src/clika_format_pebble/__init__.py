@@ -1,0 +1,1 @@
+"""Example of a format of tool calls."""
