@@ -63,8 +63,8 @@ class Attention(nn.Module):
         return KV(self.num_kv_heads, self.head_dim, self.head_dim, self.window)
 
     def forward(self, x: Any, positions: Any, step: Any, rows: Any = None) -> Any:
-        """``rows`` ``[R]``, the last tokens of their sequences, are the rows wanted: keys and values
-        are those of all tokens, the result is ``[R, hidden]``."""
+        """``rows`` ``[R]``, the last tokens of their sequences, are the rows wanted: keys and
+        values are those of all tokens, the result is ``[R, hidden]``."""
         tokens = x.shape[0]
         asking, places = x, positions
         if rows is not None:
