@@ -16,7 +16,7 @@ from tests.cli.harness import call, environment, install_family, install_plugin
 from tests.cli.tiny import COUNTING, write_model
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
-NAMES = ("check", "devices", "doctor", "list", "memory-stages")
+NAMES = ("check", "devices", "doctor", "list", "memory-stages", "prompt")
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -105,3 +105,11 @@ def test_the_reference_page_is_current() -> None:
 def test_a_schema_tells_documents_apart() -> None:
     with pytest.raises(jsonschema.ValidationError):
         validated("list", call("devices", "--json").out)
+
+
+def test_prompt(tmp_path: Path) -> None:
+    model = write_model(tmp_path / "model", COUNTING, template=None)
+    words = (model, "prompt", "3", "--max-new-tokens", "3", "-q", "--json")
+    assert validated("prompt", call(*words).out)["text"] == "456"
+    told = validated("prompt", call(*words, "--top-logprobs", "3").out)
+    assert [len(item["top"]) for item in told["logprobs"]] == [3, 3, 3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -464,3 +465,124 @@ def test_a_mistyped_command_of_a_model(folder):
     assert result.status == 3
     assert "provides no promt (it provides: prompt" in result.err
     assert "did you mean 'prompt'?" in result.err
+
+
+# ---------------------------------------------------------------- every knob is a flag
+
+
+def document(*words: object) -> dict:
+    result = call(*words, "--json", "-q")
+    assert (result.status, result.err) == (0, "")
+    return json.loads(result.out)
+
+
+def test_the_reply_as_a_document(counter):
+    words = (counter, "prompt", "3", "--max-new-tokens", "4", "--top-logprobs", "2")
+    found = document(*words)
+    assert found["text"] == "4567"
+    assert (found["stop_reason"], found["seed"] >= 0, found["warnings"]) == ("length", True, [])
+    assert found["usage"] == {
+        "prompt_tokens": 1,
+        "completion_tokens": 4,
+        "total_tokens": 5,
+        "cached_tokens": 0,
+    }
+    assert [item["text"] for item in found["logprobs"]] == list("4567")
+    assert all(
+        item["top"][0] == {"token": item["token"], "logprob": item["logprob"]}
+        and len(item["top"]) == 2
+        for item in found["logprobs"]
+    )
+    assert document(*words[:-2])["logprobs"] is None
+    stopped = document(counter, "prompt", "3", "--stop", "7")
+    assert (stopped["text"], stopped["stop_reason"], stopped["stop_text"]) == (
+        "456",
+        "stop_string",
+        "7",
+    )
+
+
+def test_sampling_flags_reach_the_model(counter):
+    base = (counter, "prompt", "3", "--max-new-tokens", "12", "-q")
+    hot = (*base, "--temperature", "40", "--seed", "1")
+    plain = call(*hot).out
+    for words in (
+        ("--typical-p", "0.2"),
+        ("--top-n-sigma", "1"),
+        ("--xtc-probability", "1", "--xtc-threshold", "0.001"),
+        ("--mirostat", "2", "--mirostat-tau", "1", "--mirostat-eta", "0.2"),
+        ("--presence-penalty", "80"),
+    ):
+        result = call(*hot, *words)
+        assert (result.status, result.err) == (0, ""), words
+        assert result.out != plain, words
+    assert call(*hot, "--top-n-sigma", "0.001").out == "456789012345\n"
+
+
+def test_penalties_and_biases(counter):
+    base = (counter, "prompt", "3", "--max-new-tokens", "12", "-q")
+    ids = {str(digit): 3 + ord(str(digit)) for digit in range(10)}
+    assert call(*base).out == "456789012345\n"
+    banned = call(*base, "--ban-token", str(ids["6"]), "--ban-token", str(ids["9"]))
+    assert not set("69") & set(banned.out)
+    assert call(*base, "--logit-bias", f"{ids['8']}=1e5").out == "8" * 12 + "\n"
+    for words in (
+        ("--presence-penalty", "1e5"),
+        ("--frequency-penalty", "1e5"),
+        ("--dry-multiplier", "1e5", "--dry-allowed-length", "1", "--dry-base", "2"),
+    ):
+        found = call(*base, *words)
+        assert (found.status, found.err) == (0, "")
+        assert found.out == "4567890123\n", words
+        window = call(*base, *words, "--penalty-window", "3")
+        assert window.out == "456789012345\n", words
+    dry = ("--dry-multiplier", "1e5", "--dry-allowed-length", "2")
+    assert call(*base, *dry).out == "45678901234\n"
+    assert call(*base, *dry, "--dry-sequence-breaker", "3").out == "456789012345\n"
+    assert "= 1.5 (flag)" in call(*base[:-1], "--repetition-penalty", "1.5", "-v").err
+
+
+def test_a_long_message_is_cut_on_request(folder, counter):
+    result = call(counter, "prompt", "1" * 400 + "5", "--truncate", "--max-new-tokens", "3")
+    assert (result.status, result.out) == (0, "678\n")
+    assert "401 tokens, the context window holds 256: 148 tokens at its start were" in result.err
+    words = (counter, "prompt", "7" * 300, "--truncate", "--json", "--max-new-tokens", "3")
+    warnings = json.loads(call(*words).out)["warnings"]
+    assert len(warnings) == 1 and warnings[0].endswith("47 tokens at its start were left out")
+
+
+def test_special_tokens_are_shown_on_request(folder):
+    words = (folder, "prompt", "hi", "-q", "--logit-bias", "0=1e5", "--max-new-tokens", "2")
+    assert call(*words).out == "\n"
+    assert call(*words, "--special-tokens").out == "<|endoftext|><|endoftext|>\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--typical-p", "0"), "0 is out of range, it must be > 0.0"),
+        (("--top-n-sigma", "-1"), "-1 is out of range"),
+        (("--mirostat", "1"), "invalid choice: 1"),
+        (("--repetition-penalty", "0"), "0 is out of range"),
+        (("--dry-allowed-length", "0"), "0 is out of range"),
+        (("--dry-sequence-breaker", ""), "--dry-sequence-breaker needs a text"),
+        (("--logit-bias", "5"), "'5' is not ID=BIAS"),
+        (("--logit-bias", "x=1"), "'x=1' is not ID=BIAS"),
+        (("--logit-bias", "5=nan"), "'5=nan' is not ID=BIAS"),
+        (("--logit-bias", "5=inf"), "'5=inf' is not ID=BIAS"),
+        (("--ban-token", "-1"), "-1 is out of range"),
+        (("--top-logprobs", "21", "--json"), "21 is out of range"),
+        (("--logprobs",), "--logprobs goes into the document of --json"),
+        (("--top-logprobs", "3"), "--top-logprobs goes into the document of --json"),
+    ],
+)
+def test_wrong_knobs_are_refused_before_anything_is_loaded(words, message, tmp_path):
+    result = call(tmp_path / "absent.gguf", "prompt", "hi", *words)
+    assert (result.status, result.out) == (2, "")
+    assert message in result.err
+
+
+def test_a_token_outside_the_vocabulary_names_the_flag(counter):
+    result = call(counter, "prompt", "3", "--ban-token", "999", "-q")
+    assert (result.status, result.out) == (1, "")
+    assert "--ban-token has token 999, outside the vocabulary of 259" in result.err

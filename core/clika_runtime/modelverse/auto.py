@@ -183,21 +183,40 @@ class TextGenerationPipeline:
         """``[{"generated_text": ...}]`` of a prompt; a list of such lists of a list of prompts.
 
         A conversation (a list of messages) comes back with the assistant's turn added, or, without
-        ``return_full_text``, as that turn's text. Options are those of
-        ``GenerativeModel.generate``."""
+        ``return_full_text``, as that turn's text. The items of a list run together, as many at a
+        time as the cache holds sequences. Options are those of ``GenerativeModel.generate``."""
         if isinstance(inputs, str):
-            text = self.model.generate(inputs, **options)
-            return [{"generated_text": inputs + text if return_full_text else text}]
+            return self._texts([inputs], return_full_text, options)[0]
         if not isinstance(inputs, Sequence) or not inputs:
             raise InvalidArgumentError(
                 "pipeline: the input is a text, a conversation (a list of messages) or a list of "
                 f"these, got {inputs!r:.80}"
             )
         if all(isinstance(item, dict) for item in inputs):
-            reply = self.model.chat(inputs, **options)
-            whole = [*inputs, {"role": "assistant", "content": reply}]
-            return [{"generated_text": whole if return_full_text else reply}]
-        return [self(item, return_full_text=return_full_text, **options) for item in inputs]
+            return self._turns([inputs], return_full_text, options)[0]
+        if all(isinstance(item, str) for item in inputs):
+            return self._texts(inputs, return_full_text, options)
+        return self._turns(inputs, return_full_text, options)
+
+    def _texts(self, prompts: Any, full: bool, options: dict[str, Any]) -> list[Any]:
+        replies = self.model.generate_batch(prompts, **options)
+        return [
+            [{"generated_text": prompt + reply.text if full else reply.text}]
+            for prompt, reply in zip(prompts, replies, strict=True)
+        ]
+
+    def _turns(self, conversations: Any, full: bool, options: dict[str, Any]) -> list[Any]:
+        replies = self.model.chat_batch(conversations, **options)
+        return [
+            [
+                {
+                    "generated_text": [*turns, {"role": "assistant", "content": reply.text}]
+                    if full
+                    else reply.text
+                }
+            ]
+            for turns, reply in zip(conversations, replies, strict=True)
+        ]
 
 
 def pipeline(

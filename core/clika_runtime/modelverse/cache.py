@@ -150,7 +150,8 @@ class StepArrays:
     cu_seqlens: Any
     kv_lens: Any
     sequences: tuple[int, ...] = ()
-    before: tuple[int, ...] = ()  # lengths before the step, for a rollback
+    states: tuple[_Sequence, ...] = ()
+    edits: tuple[int, ...] = ()  # of the states after the step
 
 
 class CacheStep:
@@ -231,10 +232,11 @@ def _anonymous(nbytes: int) -> mmap.mmap:
     return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | lazily)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Sequence:
     blocks: list[int]
     length: int = 0
+    edits: int = 0  # counts every change but the one token of `prepare_decode`
 
 
 @dataclass(frozen=True)
@@ -284,6 +286,7 @@ class KVCache:
         self._sequences: dict[int, _Sequence] = {}
         self._next = 0
         self._pools: list[tuple[Any, Any]] | None = None
+        self._decode_step: StepArrays | None = None
 
     # ---- pools
     @property
@@ -365,6 +368,7 @@ class KVCache:
         self._unref(state.blocks[keep:])
         del state.blocks[keep:]
         state.length = length
+        state.edits += 1
 
     def fork(self, sequence: int) -> int:
         """A second sequence with the same content; blocks are shared until one of them writes."""
@@ -390,6 +394,7 @@ class KVCache:
         self._unref(state.blocks)
         state.blocks = list(snapshot.blocks)
         state.length = snapshot.length
+        state.edits += 1
 
     def release(self, snapshot: Snapshot) -> None:
         """Lets go of a snapshot's blocks."""
@@ -452,13 +457,11 @@ class KVCache:
         slots = np.empty(total, np.int32)
         cu_seqlens = np.zeros(len(counts) + 1, np.int32)
         kv_lens = np.empty(len(counts), np.int32)
-        before = []
         states = []
         start = 0
         for row, (sequence, count) in enumerate(zip(sequences, counts, strict=True)):
             state = self._get(sequence)
             states.append(state)
-            before.append(state.length)
             if self._writes_shared(state):
                 self._copy_block(state, state.length // size)
             length = state.length + count
@@ -477,6 +480,7 @@ class KVCache:
             cu_seqlens[row + 1] = stop
             kv_lens[row] = length
             state.length = length
+            state.edits += 1
             start = stop
         width = max(len(state.blocks) for state in states)
         # Unused entries are never read; 0 keeps them inside the pool.
@@ -484,8 +488,43 @@ class KVCache:
         for row, state in enumerate(states):
             block_table[row, : len(state.blocks)] = state.blocks
         return StepArrays(
-            positions, slots, block_table, cu_seqlens, kv_lens, tuple(sequences), tuple(before)
+            positions,
+            slots,
+            block_table,
+            cu_seqlens,
+            kv_lens,
+            tuple(sequences),
+            tuple(states),
+            tuple(state.edits for state in states),
         )
+
+    def prepare_decode(self, sequences: Sequence[int]) -> StepArrays:
+        """`prepare_step` of one new token each. Where the step before had the same sequences and
+        their last blocks have room, only its numbers move on: the arrays are valid until the next
+        call."""
+        step = self._decode_step
+        if step is None or step.sequences != tuple(sequences) or not self._goes_on(step):
+            self._decode_step = step = self.prepare_step(sequences, [1] * len(sequences))
+            return step
+        for state in step.states:
+            state.length += 1
+        step.positions += 1
+        step.slots += 1
+        step.kv_lens += 1
+        return step
+
+    def _goes_on(self, step: StepArrays) -> bool:
+        """Whether each sequence is as a decode step left it, with room in a block of its own."""
+        for sequence, state, edits in zip(step.sequences, step.states, step.edits, strict=True):
+            if (
+                state.edits != edits
+                or state.length % self.block_size == 0
+                or state.length >= self.config.max_tokens
+                or self._references[state.blocks[-1]] > 1
+                or self._sequences.get(sequence) is not state
+            ):
+                return False
+        return True
 
     def _check_step(self, sequences: Sequence[int], counts: Sequence[int]) -> None:
         if not sequences or len(sequences) != len(counts):
@@ -525,7 +564,9 @@ class KVCache:
         What the step wrote lies past the lengths that the sequences have again, so a failed write
         has spoilt nothing that anyone reads.
         """
-        for sequence, length in zip(arrays.sequences, arrays.before, strict=True):
+        counts = arrays.cu_seqlens[1:] - arrays.cu_seqlens[:-1]
+        before = (arrays.kv_lens - counts).tolist()
+        for sequence, length in zip(arrays.sequences, before, strict=True):
             self.truncate(sequence, length)
         for keys, values in self._pools or ():
             keys.clear_failure()

@@ -18,61 +18,55 @@ import clika_runtime as crt
 from clika_runtime.errors import InvalidArgumentError
 
 from .cache import CacheStep, KVCache, StepArrays
+from .knobs import MAX_BIASES
+from .sampling import GREEDY, Choice, Sampling, TokenLogprob
+from .step_inputs import SamplingArrays, choose, sampling_inputs
 
 __all__ = ["Engine", "Sampling", "Work"]
 
 # Plans kept at once; the one used longest ago goes first.
-MAX_PLANS = 16
+MAX_PLANS = 32
 BATCH_BUCKETS = (1, 4, 16, 64, 256, 1024)
 # Logits of a scoring step are [tokens, vocabulary] in float32: keep them near this size.
 SCORE_BYTES = 32 << 20
+# The likeliest tokens that a step tells where log-probabilities are asked for.
+TOP_LOGPROBS = 20
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """How a row's next token is drawn.
-
-    ``temperature`` 0 is greedy. ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 are off. A draw is a
-    function of ``seed`` and of the index of the token in the reply."""
-
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    seed: int = 0
-
-
-GREEDY = Sampling()
-
-
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Work:
     """New tokens of one sequence. With ``sampling`` the step gives the token that follows them;
-    ``index`` is that token's number in the reply."""
+    ``index`` is that token's number in the reply, ``choice`` what the request carries from one
+    token to the next, where `Choice.needed` says that there is any."""
 
     sequence: int
     tokens: Sequence[int]
     sampling: Sampling | None = None
     index: int = 0
+    choice: Choice | None = None
 
 
 @dataclass(frozen=True)
 class PlanClass:
     """What a plan serves: ``decode`` (one token per sequence, an id each), ``sample`` (any tokens,
     ids for the rows wanted), ``fill`` (any tokens, nothing wanted), ``logits`` (any tokens, logits
-    of the rows wanted)."""
+    of the rows wanted). ``adjusts`` and ``logprobs`` say what `choose` does beside sampling; one
+    row that asks for it is enough, and costs the others nothing in their results."""
 
     kind: str
     tokens: int
     batch: int
+    adjusts: bool = False
+    logprobs: bool = False
 
 
 class _Buffers:
     """Host arrays of a decode step and the tensors over them, reused while the shapes stay."""
 
-    def __init__(self, batch: int, width: int) -> None:
+    def __init__(self, batch: int, width: int, adjusts: bool, vocabulary: int) -> None:
         import numpy as np
 
+        self.sampling = SamplingArrays(batch, adjusts, vocabulary)
         self.arrays = {
             "tokens": np.zeros(batch, np.int32),
             "positions": np.zeros(batch, np.int32),
@@ -80,31 +74,28 @@ class _Buffers:
             "block_table": np.zeros((batch, width), np.int32),
             "cu_seqlens": np.arange(batch + 1, dtype=np.int32),
             "kv_lens": np.zeros(batch, np.int32),
-            **_sampling_arrays(batch),
         }
-        self.tensors = {name: crt.from_numpy(array) for name, array in self.arrays.items()}
-        self.rows: list[Sampling | None] = [None] * batch
+        self.step: StepArrays | None = None  # whose block table stands in the array
+        self.tensors = {
+            name: crt.from_numpy(array)
+            for name, array in (*self.arrays.items(), *self.sampling.arrays.items())
+        }
 
-
-def _sampling_arrays(rows: int) -> dict[str, Any]:
-    import numpy as np
-
-    return {
-        "temperature": np.zeros(rows, np.float32),
-        "top_p": np.ones(rows, np.float32),
-        "min_p": np.zeros(rows, np.float32),
-        "top_k": np.zeros(rows, np.int32),
-        "seed": np.zeros(rows, np.int64),
-        "index": np.zeros(rows, np.int64),
-    }
-
-
-def _set_sampling(arrays: dict[str, Any], row: int, sampling: Sampling) -> None:
-    arrays["temperature"][row] = sampling.temperature
-    arrays["top_p"][row] = sampling.top_p
-    arrays["min_p"][row] = sampling.min_p
-    arrays["top_k"][row] = sampling.top_k
-    arrays["seed"][row] = sampling.seed
+    def set(self, work: Sequence[Work], step: StepArrays) -> None:
+        """The numbers of the next step."""
+        held = self.arrays
+        held["tokens"][:] = [item.tokens[0] for item in work]
+        held["positions"][:] = step.positions
+        held["slots"][:] = step.slots
+        held["kv_lens"][:] = step.kv_lens
+        if self.step is not step:
+            held["block_table"][:] = step.block_table
+            self.step = step
+        sampling = self.sampling
+        sampling.set([(item.sampling or GREEDY, item.index, item.choice) for item in work])
+        for name in sampling.changed:
+            self.tensors[name] = crt.from_numpy(sampling.arrays[name])
+        sampling.changed.clear()
 
 
 class Engine:
@@ -125,10 +116,11 @@ class Engine:
         self.chunk = min(chunk, cache.config.max_tokens)
         self.max_plans = max_plans
         self.device = crt.Device(cache.config.device)
+        self.top_logprobs = min(TOP_LOGPROBS, model.vocab_size)
         self.lock = threading.RLock()
         self.compiled = 0  # plans made so far
         self._plans: OrderedDict[PlanClass, Any] = OrderedDict()
-        self._buffers: OrderedDict[tuple[int, int], _Buffers] = OrderedDict()
+        self._buffers: OrderedDict[tuple[int, int, bool], _Buffers] = OrderedDict()
 
     # ---- classes
     def _batch_bucket(self, batch: int) -> int:
@@ -139,7 +131,14 @@ class Engine:
             f"Engine: a step of {batch} sequences; at most {BATCH_BUCKETS[-1]}"
         )
 
-    def plan(self, kind: str, tokens: int, batch: int) -> Any:
+    def plan(
+        self,
+        kind: str,
+        tokens: int,
+        batch: int,
+        adjusts: bool = False,
+        logprobs: bool = False,
+    ) -> Any:
         """The plan of a step's class, compiled on first need."""
         bucket = self._batch_bucket(batch)
         if kind == "decode":
@@ -149,7 +148,7 @@ class Engine:
         else:
             # More sequences decode in this step than a chunk has tokens.
             width = 1 << (tokens - 1).bit_length()
-        key = PlanClass(kind, width, bucket)
+        key = PlanClass(kind, width, bucket, adjusts, logprobs)
         found = self._plans.get(key)
         if found is None:
             found = self._compile(key)
@@ -196,33 +195,45 @@ class Engine:
             if key.kind != "logits":
                 given("row_bounds", crt.int32, bound)
         if key.kind in ("decode", "sample"):
-            for name in ("temperature", "top_p", "min_p"):
-                given(name, crt.float32, wanted)
-            given("top_k", crt.int32, wanted)
-            given("seed", crt.int64, wanted)
-            given("index", crt.int64, wanted)
+            sizes = {"rows": wanted}
+            if key.adjusts:
+                listed = key.batch * self.cache.config.max_tokens
+                sizes["history"] = size("history", max(256, 1 << (listed - 1).bit_length()))
+                sizes["biases"] = size("biases", key.batch * MAX_BIASES)
+            for name, kind, dims in sampling_inputs(key.adjusts, self.model.vocab_size):
+                given(name, getattr(crt, kind), *(sizes.get(dim) or (dim, None) for dim in dims))
         names = [spec.name for spec in specs]
         pools = self.cache.pools  # made before the trace, so that they are there between runs
 
         def forward(inputs: list[Any]) -> list[Any]:
-            return [self._forward(dict(zip(names, inputs, strict=True)), key.kind, pools)]
+            of = dict(zip(names, inputs, strict=True))
+            if key.kind not in ("decode", "sample"):
+                return [self._forward(of, key.kind, pools)]
+            logits = self._forward(of, "logits", pools)
+            return choose(of, logits, key.adjusts, self.top_logprobs if key.logprobs else None)
 
+        outputs = ["result"]
+        if key.adjusts:
+            outputs += ["mu"]
+        if key.logprobs:
+            outputs += ["logprobs", "top_logprobs", "top_ids"]
         graph = crt.trace(
             forward,
             specs,
-            output_names=["result"],
+            output_names=outputs,
             graph_name=f"{key.kind} step",
             dim_bounds=bounds,
             device=self.device,
         ).graph
         # The pools are written in place; nobody asks a run for them.
-        for name in graph.output_names()[1:]:
+        for name in graph.output_names()[len(outputs) :]:
             graph.remove_output(name)
         graph.finalize()
         return graph
 
     def _forward(self, of: dict[str, Any], kind: str, pools: Any) -> Any:
-        """The forward pass of a step over its inputs by name, traced or concrete."""
+        """The forward pass of a step over its inputs by name, traced or concrete: logits, or hidden
+        states for ``fill``."""
         step = CacheStep(
             self.cache.specs,
             pools,
@@ -236,11 +247,7 @@ class Engine:
         hidden = self.model(of["tokens"], of["positions"], step, of.get("rows"))
         if kind == "fill":
             return hidden
-        logits = self.model.head(hidden)
-        if kind == "logits":
-            return logits
-        names = ("temperature", "top_p", "min_p", "top_k", "seed", "index")
-        return crt.sample(logits, *(of[name] for name in names))
+        return self.model.head(hidden)
 
     # ---- steps
     def step(self, work: Sequence[Work]) -> list[int]:
@@ -250,36 +257,29 @@ class Engine:
         The cache grows by the tokens; when the step fails it is as before.
         """
         with self.lock:
-            arrays = self.cache.prepare_step(
-                [item.sequence for item in work], [len(item.tokens) for item in work]
-            )
+            sequences = [item.sequence for item in work]
+            decode = all(len(item.tokens) == 1 and item.sampling is not None for item in work)
+            if decode and work:
+                arrays = self.cache.prepare_decode(sequences)
+            else:
+                arrays = self.cache.prepare_step(sequences, [len(item.tokens) for item in work])
             try:
-                if all(len(item.tokens) == 1 and item.sampling is not None for item in work):
-                    return self._decode(work, arrays)
-                return self._mixed(work, arrays)
+                return self._decode(work, arrays) if decode else self._mixed(work, arrays)
             except BaseException:
                 self.cache.rollback(arrays)
                 raise
 
     def _decode(self, work: Sequence[Work], arrays: StepArrays) -> list[int]:
         batch, width = arrays.block_table.shape
-        buffers = self._decode_buffers(batch, width)
-        held = buffers.arrays
-        for row, item in enumerate(work):
-            held["tokens"][row] = item.tokens[0]
-            held["index"][row] = item.index
-            if buffers.rows[row] is not item.sampling and item.sampling is not None:
-                _set_sampling(held, row, item.sampling)
-                buffers.rows[row] = item.sampling
-        held["positions"][:] = arrays.positions
-        held["slots"][:] = arrays.slots
-        held["kv_lens"][:] = arrays.kv_lens
-        held["block_table"][:] = arrays.block_table
-        plan = self.plan("decode", batch, batch)
-        inputs = buffers.tensors if self.device.type == "cpu" else self._inputs(held)
+        adjusts, logprobs = _wishes(work)
+        buffers = self._decode_buffers(batch, width, adjusts)
+        buffers.set(work, arrays)
+        plan = self.plan("decode", batch, batch, adjusts, logprobs)
+        inputs = buffers.tensors
+        if self.device.type != "cpu":
+            inputs = {name: tensor.to(self.device) for name, tensor in inputs.items()}
         # The read waits for the step, so the arrays may be written again after it.
-        result: list[int] = plan.run(inputs)[0].tolist()
-        return result
+        return _results(plan.run(inputs), work, adjusts, logprobs)
 
     def _inputs(self, arrays: dict[str, Any]) -> dict[str, Any]:
         """Tensors of the engine's device over host arrays; on the CPU nothing is copied."""
@@ -288,11 +288,11 @@ class Engine:
             return tensors
         return {name: tensor.to(self.device) for name, tensor in tensors.items()}
 
-    def _decode_buffers(self, batch: int, width: int) -> _Buffers:
-        key = (batch, width)
+    def _decode_buffers(self, batch: int, width: int, adjusts: bool) -> _Buffers:
+        key = (batch, width, adjusts)
         found = self._buffers.get(key)
         if found is None:
-            found = self._buffers[key] = _Buffers(batch, width)
+            found = self._buffers[key] = _Buffers(batch, width, adjusts, self.model.vocab_size)
             while len(self._buffers) > self.max_plans:
                 self._buffers.popitem(last=False)
         return found
@@ -301,24 +301,20 @@ class Engine:
         import numpy as np
 
         wanted = [row for row, item in enumerate(work) if item.sampling is not None]
-        kind = "sample" if wanted else "fill"
         inputs = _step_inputs(work, arrays)
-        if wanted:
-            inputs["rows"] = arrays.cu_seqlens[1:][wanted] - 1
-            sampling = _sampling_arrays(len(wanted))
-            for place, row in enumerate(wanted):
-                _set_sampling(sampling, place, work[row].sampling or GREEDY)
-                sampling["index"][place] = work[row].index
-            inputs.update(sampling)
-        else:
+        inputs["row_bounds"] = _row_bounds(len(work), wanted or [len(work) - 1])
+        if not wanted:
             inputs["rows"] = np.array([len(arrays.positions) - 1], np.int32)
-            wanted = [len(work) - 1]
-        counts = np.zeros(len(work) + 1, np.int32)
-        counts[1:][wanted] = 1
-        inputs["row_bounds"] = np.cumsum(counts, dtype=np.int32)
-        plan = self.plan(kind, len(arrays.positions), len(work))
-        results = plan.run(self._inputs(inputs))
-        return list(results[0].tolist()) if kind == "sample" else []
+            self.plan("fill", len(arrays.positions), len(work)).run(self._inputs(inputs))
+            return []
+        asked = [work[row] for row in wanted]
+        adjusts, logprobs = _wishes(asked)
+        inputs["rows"] = arrays.cu_seqlens[1:][wanted] - 1
+        sampling = SamplingArrays(len(wanted), adjusts, self.model.vocab_size)
+        sampling.set([(item.sampling or GREEDY, item.index, item.choice) for item in asked])
+        inputs.update(sampling.arrays)
+        plan = self.plan("sample", len(arrays.positions), len(work), adjusts, logprobs)
+        return _results(plan.run(self._inputs(inputs)), asked, adjusts, logprobs)
 
     # ---- scoring
     def extend(
@@ -374,6 +370,49 @@ class Engine:
             finally:
                 self.cache.free(sequence)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _wishes(work: Sequence[Work]) -> tuple[bool, bool]:
+    """Whether a row asks for adjusted logits, and whether one asks for log-probabilities."""
+    choices = [item.choice for item in work if item.choice is not None]
+    return (
+        any(choice.adjusts for choice in choices),
+        any(choice.wants_logprobs for choice in choices),
+    )
+
+
+def _results(
+    results: Sequence[Any], work: Sequence[Work], adjusts: bool, logprobs: bool
+) -> list[int]:
+    """The ids of a step; states and log-probabilities go to the rows' choices."""
+    ids: list[int] = results[0].tolist()
+    if adjusts:
+        for item, mu in zip(work, results[1].tolist(), strict=True):
+            if item.choice is not None:
+                item.choice.mu = mu
+    if logprobs:
+        _tell_logprobs(work, ids, *(result.tolist() for result in results[-3:]))
+    return ids
+
+
+def _tell_logprobs(
+    work: Sequence[Work], ids: list[int], chosen: list[float], values: Any, tokens: Any
+) -> None:
+    for row, item in enumerate(work):
+        if item.choice is None or not item.choice.wants_logprobs or ids[row] < 0:
+            continue
+        count = item.choice.sampling.logprobs
+        top = tuple(zip(tokens[row][:count], values[row][:count], strict=True))
+        item.choice.logprobs.append(TokenLogprob(ids[row], chosen[row], top))
+
+
+def _row_bounds(sequences: int, wanted: list[int]) -> Any:
+    """Where the wanted rows of each sequence begin among all wanted rows."""
+    import numpy as np
+
+    counts = np.zeros(sequences + 1, np.int32)
+    counts[1:][wanted] = 1
+    return np.cumsum(counts, dtype=np.int32)
 
 
 def _step_inputs(work: Sequence[Work], arrays: StepArrays) -> dict[str, Any]:

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
-from clika_runtime.errors import InvalidArgumentError
-from clika_runtime.io import read_json
+from clika_runtime.errors import ClikaRTError, InvalidArgumentError
 
 from .cache import CacheConfig, KVCache
-from .config import Fields, read_stop_ids
-from .engine import Engine, Sampling
-from .knobs import REAL, WHOLE
+from .engine import Engine
+from .generation_config import GenerationConfig, read_defaults
 from .loader import Checkpoint, LoadedModel, LoadOptions, load_model
+from .sampling import Choice, LogitsMask
 from .scheduler import Request, Scheduler
-from .stopping import StopStrings, check_stop
+from .streams import GenerationReport, TextStream, breaks_after
 
 __all__ = [
     "GenerationConfig",
@@ -32,193 +31,7 @@ __all__ = [
     "load_generative",
 ]
 
-DEFAULT_NEW_TOKENS = 512
-CONFIG_LIMIT = 16 << 20
-
-
-@dataclass(frozen=True)
-class GenerationConfig:
-    """The knobs of a generation.
-
-    ``max_new_tokens`` bounds the reply. ``temperature`` 0 is greedy; ``top_k`` 0, ``top_p`` 1 and
-    ``min_p`` 0 are off. ``seed`` None draws a fresh one, which the report names. ``stop`` are
-    strings that end the reply and are not part of it; ``stop_ids`` are the checkpoint's own ends.
-    """
-
-    max_new_tokens: int = DEFAULT_NEW_TOKENS
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    seed: int | None = None
-    stop: tuple[str, ...] = ()
-    stop_ids: tuple[int, ...] = ()
-
-    def with_options(self, options: Mapping[str, Any]) -> GenerationConfig:
-        """A copy with some knobs changed (None leaves one as it is); refuses an unknown knob or a
-        bad value."""
-        known = {item.name for item in fields(self)}
-        for name in options:
-            if name not in known:
-                raise InvalidArgumentError(
-                    f"generate: unknown option '{name}'; it has {', '.join(sorted(known))}"
-                )
-        changed = {name: value for name, value in options.items() if value is not None}
-        if "stop" in changed:
-            changed["stop"] = check_stop(changed["stop"])
-        if "stop_ids" in changed:
-            changed["stop_ids"] = tuple(changed["stop_ids"])
-        result = replace(self, **changed)
-        result.check()
-        return result
-
-    def check(self) -> None:
-        """Raises for a value outside its range."""
-        for name, (least, most) in WHOLE.items():
-            if name != "seed" or self.seed is not None:
-                _whole(name, getattr(self, name), least, most)
-        for name, (low, high) in REAL.items():
-            _within(name, getattr(self, name), low, high)
-
-    def sampling(self, seed: int) -> Sampling:
-        """The engine's form of the knobs."""
-        return Sampling(self.temperature, self.top_k, self.top_p, self.min_p, seed)
-
-
-def _whole(name: str, value: Any, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InvalidArgumentError(
-            f"generate: {name} must be a whole number in {low} .. {high}, got {value!r}"
-        )
-
-
-def _within(name: str, value: Any, low: float, high: float) -> None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    # A NaN fails the comparison, as it should.
-    if not is_number or not low <= value <= high:
-        raise InvalidArgumentError(
-            f"generate: {name} must be in {low:g} .. {high:g}, got {value!r}"
-        )
-
-
-@dataclass
-class GenerationReport:
-    """What one generation did.
-
-    ``stop_reason``: ``stop`` (one of the checkpoint's ends, in ``stop_id``), ``stop_string`` (in
-    ``stop_text``), ``length``, ``window`` or ``cancelled``. Times are seconds; ``prefill_seconds``
-    runs to the first token."""
-
-    prompt_tokens: int
-    token_ids: list[int] = field(default_factory=list)
-    text: str = ""
-    stop_reason: str = ""
-    stop_id: int | None = None
-    stop_text: str | None = None
-    seed: int = 0
-    prefill_seconds: float = 0.0
-    decode_seconds: float = 0.0
-    warnings: list[str] = field(default_factory=list)
-
-    @property
-    def new_tokens(self) -> int:
-        """Tokens of the reply."""
-        return len(self.token_ids)
-
-    @property
-    def prefill_tokens_per_second(self) -> float:
-        """Prompt tokens per second up to the first token."""
-        return self.prompt_tokens / self.prefill_seconds if self.prefill_seconds else 0.0
-
-    @property
-    def decode_tokens_per_second(self) -> float:
-        """Reply tokens after the first per second."""
-        count = self.new_tokens - 1
-        return count / self.decode_seconds if self.decode_seconds and count > 0 else 0.0
-
-
-class TextStream(Iterator[str]):
-    """The pieces of a reply as they come; ``report`` fills up and is complete at the end.
-
-    ``close`` (or leaving a ``with`` block) cancels what is still running.
-    """
-
-    def __init__(self, model: GenerativeModel, request: Request, config: GenerationConfig) -> None:
-        self._scheduler = model.scheduler
-        self._request = request
-        self._decoder = model.tokenizer.streaming_decoder()
-        self._stops = StopStrings(config.stop)
-        self._seen = 0
-        self._finished = False
-        self._pieces: list[str] = []
-        self.report = GenerationReport(len(request.tokens), seed=request.sampling.seed)
-
-    def __iter__(self) -> TextStream:
-        return self
-
-    def __next__(self) -> str:
-        while not self._finished:
-            piece = self._next_piece()
-            if piece:
-                self._pieces.append(piece)
-                return piece
-        raise StopIteration
-
-    def _next_piece(self) -> str:
-        request = self._request
-        try:
-            self._scheduler.advance(request, self._seen)
-        except BaseException:
-            self._finished = True
-            self._scheduler.cancel(request)
-            raise
-        piece = ""
-        while self._seen < len(request.produced) and self._stops.found is None:
-            piece += self._stops.push(self._decoder.push(request.produced[self._seen]))
-            self._seen += 1
-        if self._stops.found is not None:
-            self._finish("stop_string")
-        elif request.done and self._seen == len(request.produced):
-            piece += self._stops.push(self._decoder.finish())
-            piece += self._stops.flush()
-            reason = "stop_string" if self._stops.found else request.stop_reason or ""
-            self._finish(reason, piece)
-            return piece
-        if self._finished:
-            self._complete(piece)
-        return piece
-
-    def _finish(self, reason: str, last: str | None = None) -> None:
-        self._finished = True
-        self._scheduler.cancel(self._request)
-        self.report.stop_reason = reason
-        if last is not None:
-            self._complete(last)
-
-    def _complete(self, last: str) -> None:
-        request, report = self._request, self.report
-        report.token_ids = list(request.produced[: self._seen])
-        report.text = "".join(self._pieces) + last
-        report.stop_id = request.stop_id
-        report.stop_text = self._stops.found
-        report.prefill_seconds = max(0.0, request.first_token_time - request.started)
-        report.decode_seconds = max(0.0, request.last_token_time - request.first_token_time)
-
-    def close(self) -> None:
-        """Cancels the reply if it still runs; the text so far stays in the report."""
-        if not self._finished:
-            self._finish("cancelled", "")
-
-    def __enter__(self) -> TextStream:
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        # A stream that nobody reads to its end must not keep its place in the cache.
-        if not getattr(self, "_finished", True):
-            self.close()
+Prompt = str | Sequence[int]
 
 
 class GenerativeModel:
@@ -287,52 +100,150 @@ class GenerativeModel:
         assistant's turn."""
         return str(self.tokenizer.apply_chat_template(messages, **options))
 
-    def generate(self, prompt: str | Sequence[int], **options: Any) -> str:
+    def generate(self, prompt: Prompt, **options: Any) -> str:
         """Continues a text (or token ids) and returns the new text.
 
-        Options: ``max_new_tokens``, ``temperature``, ``top_k``, ``top_p``, ``min_p``, ``seed``,
-        ``stop``, ``stop_ids``, over the checkpoint's defaults. Refused: an empty prompt; a prompt
-        that fills the window, with both numbers.
+        Options are the knobs of `GenerationConfig`, over the checkpoint's defaults, and ``mask``, a
+        `LogitsMask` that restricts the reply. Refused: an empty prompt; a prompt that fills the
+        window, with both numbers (unless ``truncate``). Several prompts go to ``generate_batch``.
 
             model.generate("Once upon a time,", temperature=0.8, seed=7, stop=["."])
         """
         return _drain(self.stream_generate(prompt, **options)).text
 
-    def stream_generate(self, prompt: str | Sequence[int], **options: Any) -> TextStream:
+    def stream_generate(
+        self, prompt: Prompt, *, mask: LogitsMask | None = None, **options: Any
+    ) -> TextStream:
         """Like ``generate``, as a stream of text pieces; ``report`` of the stream says how it
         went."""
         config = self._defaults.with_options(options)
-        ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
-        return self._start(ids, config)
+        return self._start(self._prompt_ids(prompt), config, mask, options)
 
     def chat(self, messages: Any, **options: Any) -> str:
         """Renders a conversation and returns the assistant's reply; takes the options of
         ``generate``."""
         return _drain(self.stream_chat(messages, **options)).text
 
-    def stream_chat(self, messages: Any, **options: Any) -> TextStream:
+    def stream_chat(
+        self, messages: Any, *, mask: LogitsMask | None = None, **options: Any
+    ) -> TextStream:
         """Like ``chat``, as a stream of text pieces."""
         config = self._defaults.with_options(options)
         # The template writes the beginning of the text itself.
-        ids = self.tokenizer.encode(self.render(messages), add_special_tokens=False)
-        return self._start(ids, config)
+        return self._start(self._encode(self.render(messages), False), config, mask, options)
 
     def generate_batch(
-        self, prompts: Sequence[str | Sequence[int]], **options: Any
+        self, prompts: Sequence[Prompt], *, raise_errors: bool = True, **options: Any
     ) -> list[GenerationReport]:
         """Continues several prompts together, as many at a time as the cache holds sequences; one
-        report each."""
-        streams = [self.stream_generate(prompt, **options) for prompt in prompts]
-        return [_drain(stream) for stream in streams]
+        report each, in their order.
 
-    def _start(self, ids: Sequence[int], config: GenerationConfig) -> TextStream:
+        A prompt that fails leaves the others alone: when all are done, the first failure is raised,
+        or, without ``raise_errors``, each stands in its report's ``error``. A prompt that is
+        refused (empty, over the window) is refused before any runs.
+        """
+        return self._batch(
+            [lambda prompt=prompt: self.stream_generate(prompt, **options) for prompt in prompts],
+            raise_errors,
+        )
+
+    def chat_batch(
+        self, conversations: Sequence[Any], *, raise_errors: bool = True, **options: Any
+    ) -> list[GenerationReport]:
+        """Like ``generate_batch``, over conversations."""
+        return self._batch(
+            [lambda turns=turns: self.stream_chat(turns, **options) for turns in conversations],
+            raise_errors,
+        )
+
+    def _batch(self, starts: list[Any], raise_errors: bool) -> list[GenerationReport]:
+        streams: list[TextStream] = []
+        try:
+            for start in starts:
+                streams.append(start())
+        except BaseException:
+            for stream in streams:
+                stream.close()
+            raise
+        reports = []
+        for stream in streams:
+            try:
+                reports.append(_drain(stream))
+            except ClikaRTError:
+                reports.append(stream.report)
+            except BaseException:
+                for other in streams:
+                    other.close()
+                raise
+        failed = [report.error for report in reports if report.error is not None]
+        if failed and raise_errors:
+            raise failed[0]
+        return reports
+
+    def _prompt_ids(self, prompt: Prompt) -> list[int]:
+        if isinstance(prompt, str):
+            return self._encode(prompt, True)
+        values: Any = prompt.tolist() if hasattr(prompt, "tolist") else prompt
+        if isinstance(values, (bytes, bytearray)) or not isinstance(values, Sequence):
+            raise InvalidArgumentError(
+                f"generate: a prompt is a text or a list of token ids, got {type(prompt).__name__}"
+            )
+        return list(values)
+
+    def _encode(self, text: str, add_special_tokens: bool) -> list[int]:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgumentError(
+                f"generate: the prompt is no text that UTF-8 can hold: character {error.start} is "
+                f"{text[error.start]!r}, half of a surrogate pair"
+            ) from error
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
+        return ids
+
+    def _start(
+        self,
+        ids: Sequence[int],
+        config: GenerationConfig,
+        mask: LogitsMask | None,
+        options: Mapping[str, Any],
+    ) -> TextStream:
         self._check_ids(ids)
+        config.check_vocabulary(self.loaded.model.vocab_size)
+        warnings = []
+        if config.truncate:
+            ids, told = self._truncated(ids, config.max_new_tokens)
+            warnings += told
+        idle = config.without_effect(name for name in options if options[name] is not None)
+        if idle:
+            reason = "the temperature is 0 (greedy)" if not config.temperature else "mirostat is on"
+            warnings.append(f"{', '.join(idle)}: no effect, {reason}")
         seed = int.from_bytes(os.urandom(7), "little") if config.seed is None else config.seed
+        sampling = config.sampling(seed)
+        choice = None
+        if Choice.needed(sampling, mask):
+            breaks = None
+            if sampling.dry_multiplier:
+                breaks = breaks_after(self.tokenizer, config.dry_sequence_breakers)
+            choice = Choice(sampling, ids, mask, breaks)
         request = Request(
-            ids, config.sampling(seed), config.max_new_tokens, frozenset(config.stop_ids)
+            ids, sampling, config.max_new_tokens, frozenset(config.stop_ids), choice=choice
         )
         self.scheduler.submit(request)
-        return TextStream(self, request, config)
+        return TextStream(self, request, config, warnings)
+
+    def _truncated(self, ids: Sequence[int], reply: int) -> tuple[Sequence[int], list[str]]:
+        """The end of a prompt that leaves room for the reply (at least half of the window for the
+        prompt), and what to say of the rest. A token that begins a text stays in front."""
+        if len(ids) < self.window:
+            return ids, []
+        room = self.window - min(reply, self.window // 2)
+        first = [ids[0]] if ids[0] == self.tokenizer.bos_id else []
+        kept = [*first, *ids[len(ids) - room + len(first) :]]
+        return kept, [
+            f"the prompt has {len(ids)} tokens, the context window holds {self.window}: "
+            f"{len(ids) - len(kept)} tokens at its start were left out"
+        ]
 
     def _check_ids(self, ids: Sequence[int]) -> None:
         vocabulary = self.loaded.model.vocab_size
@@ -351,7 +262,7 @@ class GenerativeModel:
     # ---- scores
     def logits(self, tokens: str | Sequence[int]) -> Any:
         """Logits after each token, float32 ``[tokens, vocabulary]`` as a NumPy array."""
-        ids = self.tokenizer.encode(tokens) if isinstance(tokens, str) else list(tokens)
+        ids = self._prompt_ids(tokens)
         self._check_ids(ids)
         if not ids or len(ids) > self.window:
             raise InvalidArgumentError(
@@ -364,7 +275,7 @@ class GenerativeModel:
         1]``."""
         import numpy as np
 
-        ids = self.tokenizer.encode(tokens) if isinstance(tokens, str) else list(tokens)
+        ids = self._prompt_ids(tokens)
         rows = self.logits(ids)[:-1].astype(np.float64)
         top = rows.max(axis=1, keepdims=True)
         norms = top[:, 0] + np.log(np.exp(rows - top).sum(axis=1))
@@ -419,42 +330,3 @@ def _load_tokenizer(checkpoint: Checkpoint, path: Any) -> Any:
         # The file's own tokenizer wins over files beside it.
         return Tokenizer.from_gguf(checkpoint.file)
     return Tokenizer.from_huggingface(checkpoint.folder)
-
-
-# ---- defaults of a checkpoint
-def read_defaults(checkpoint: Checkpoint, config: Any) -> GenerationConfig:
-    """The knobs that a checkpoint asks for: `generation_config.json` or GGUF metadata; greedy when
-    it asks for none."""
-    if checkpoint.kind == "gguf":
-        return _gguf_defaults(Fields(checkpoint.config, checkpoint.where), config.vocab_size)
-    path = checkpoint.folder / "generation_config.json"
-    if not path.is_file():
-        return GenerationConfig(stop_ids=config.eos_token_ids)
-    found = Fields(read_json(path, CONFIG_LIMIT), str(path))
-    stop_ids = read_stop_ids(found, "eos_token_id", config.vocab_size) or config.eos_token_ids
-    limit = found.integer("max_new_tokens", DEFAULT_NEW_TOKENS)
-    if not found.boolean("do_sample", False):
-        return GenerationConfig(max_new_tokens=limit, stop_ids=stop_ids)
-    return GenerationConfig(
-        max_new_tokens=limit,
-        temperature=found.number("temperature", 1.0, low=0.0, high=1e6),
-        # 50 is what a generation_config.json leaves out.
-        top_k=found.integer("top_k", 50, low=0),
-        top_p=found.number("top_p", 1.0, low=0.0, high=1.0),
-        min_p=found.number("min_p", 0.0, low=0.0, high=1.0),
-        stop_ids=stop_ids,
-    )
-
-
-def _gguf_defaults(found: Fields, vocabulary: int) -> GenerationConfig:
-    stop_ids: list[int] = []
-    for key in ("eos_token_id", "eot_token_id", "eom_token_id"):
-        stop_ids.extend(read_stop_ids(found, f"tokenizer.ggml.{key}", vocabulary))
-    prefix = "general.sampling."
-    return GenerationConfig(
-        temperature=found.number(f"{prefix}temp", 0.0, low=0.0, high=1e6),
-        top_k=found.integer(f"{prefix}top_k", 0, low=0),
-        top_p=found.number(f"{prefix}top_p", 1.0, low=0.0, high=1.0),
-        min_p=found.number(f"{prefix}min_p", 0.0, low=0.0, high=1.0),
-        stop_ids=tuple(dict.fromkeys(stop_ids)),
-    )

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from clika_runtime.errors import ClikaRTError, InternalError, InvalidArgumentError
 
-from .engine import Engine, Sampling, Work
+from .engine import Engine, Work
+from .sampling import Choice, Sampling
 
 __all__ = ["Request", "Scheduler"]
 
@@ -24,17 +25,22 @@ class Request:
 
     ``tokens`` are the prompt's ids, ``produced`` the reply's; a stop id ends the reply and is not
     part of it. ``stop_reason`` is None while it runs, then ``stop`` (a stop id, in ``stop_id``),
-    ``length`` (``max_new_tokens``), ``window`` (the context is full) or ``cancelled``."""
+    ``length`` (``max_new_tokens``), ``window`` (the context is full) or ``cancelled``. ``choice``
+    is what it carries from token to token, where it needs any; ``cached`` are the tokens of the
+    prompt that the cache held already."""
 
     tokens: Sequence[int]
     sampling: Sampling
     max_new_tokens: int
     stop_ids: frozenset[int] = frozenset()
+    choice: Choice | None = None
     produced: list[int] = field(default_factory=list)
     stop_reason: str | None = None
     stop_id: int | None = None
     error: BaseException | None = None
+    cached: int = 0
     started: float = 0.0
+    admitted: float = 0.0
     first_token_time: float = 0.0
     last_token_time: float = 0.0
     sequence: int | None = None
@@ -58,6 +64,7 @@ class Scheduler:
         self._waiting: deque[Request] = deque()
         self._running: list[Request] = []
         self._stepping = False
+        self._cancelled = False  # while a step ran
 
     def submit(self, request: Request) -> None:
         """Queues a request. A prompt that is empty or fills the window is refused with both
@@ -76,14 +83,22 @@ class Scheduler:
             self._waiting.append(request)
 
     def cancel(self, request: Request) -> None:
-        """Ends a request; its place in the cache is free at once."""
-        with self.engine.lock:
-            if not request.done:
-                request.stop_reason = "cancelled"
-            # A stream may be collected in the middle of a step of this very thread; the next step
-            # then clears it away.
-            if not self._stepping:
-                self._drop(request)
+        """Ends a request: it gets no more tokens. Its place in the cache is free at once, or after
+        the step that is under way."""
+        if not request.done:
+            request.stop_reason = "cancelled"
+        # Nobody waits here for a step: who cancels may be an event loop. And a stream may be
+        # collected in the middle of a step of this very thread.
+        if self.engine.lock.acquire(blocking=False):
+            try:
+                if self._stepping:
+                    self._cancelled = True
+                else:
+                    self._drop(request)
+            finally:
+                self.engine.lock.release()
+        else:
+            self._cancelled = True
 
     def advance(self, request: Request, have: int) -> None:
         """Runs steps until the request has more than ``have`` tokens or is done; raises what it
@@ -100,7 +115,8 @@ class Scheduler:
         """Runs one step for whoever is next; False when no request is left. What a request failed
         with is its ``error``."""
         with self.engine.lock:
-            if all(request.done for request in (*self._waiting, *self._running)):
+            self._sweep()
+            if not self._waiting and not self._running:
                 return False
             self._run_step()
         return True
@@ -112,12 +128,16 @@ class Scheduler:
             self._step()
         finally:
             self._stepping = False
+            if self._cancelled:
+                self._cancelled = False
+                self._sweep()
 
     def _step(self) -> None:
-        for request in [item for item in self._running if item.done]:
-            self._drop(request)
+        self._sweep()
         self._admit()
         batch, work = self._plan()
+        if not work:
+            return
         try:
             ids = self.engine.step(work)
         except BaseException as error:
@@ -135,12 +155,17 @@ class Scheduler:
         for request, token in zip(asked, ids, strict=True):
             self._take(request, token, now)
 
+    def _sweep(self) -> None:
+        """Clears away what was cancelled while a step ran."""
+        for queue in (self._running, self._waiting):
+            for request in [item for item in queue if item.done]:
+                self._drop(request)
+
     def _admit(self) -> None:
         cache = self.engine.cache
         while self._waiting and cache.free_sequences:
             request = self._waiting.popleft()
-            if request.done:
-                continue
+            request.admitted = time.perf_counter()
             request.sequence = cache.add()
             self._running.append(request)
 
@@ -150,52 +175,88 @@ class Scheduler:
         batch: list[Request] = []
         work: list[Work] = []
         budget = max(self.token_budget, len(self._running))
+        prompts = []
+        failed = []
         for request in self._running:
-            if request.produced and request.sequence is not None:
-                number = len(request.produced)
-                batch.append(request)
-                work.append(Work(request.sequence, request.produced[-1:], request.sampling, number))
-                budget -= 1
-        for request in self._running:
-            if request.produced or budget < 1 or request.sequence is None:
+            produced = request.produced
+            if request.sequence is None:
                 continue
+            if not produced:
+                prompts.append((request, request.sequence))
+            elif request.choice is not None and not self._look(request):
+                failed.append(request)
+            else:
+                batch.append(request)
+                work.append(
+                    Work(
+                        request.sequence,
+                        produced[-1:],
+                        request.sampling,
+                        len(produced),
+                        request.choice,
+                    )
+                )
+                budget -= 1
+        for request, sequence in prompts:
+            if budget < 1:
+                break
             stop = min(len(request.tokens), request.fed + budget)
             piece = request.tokens[request.fed : stop]
             last = stop == len(request.tokens)
+            if last and request.choice is not None and not self._look(request):
+                failed.append(request)
+                continue
             batch.append(request)
-            work.append(Work(request.sequence, piece, request.sampling if last else None, 0))
+            sampling = request.sampling if last else None
+            work.append(Work(sequence, piece, sampling, 0, request.choice))
             budget -= len(piece)
             request.fed = stop
-        if not batch:
+        for request in failed:
+            self._drop(request)
+        if not batch and not failed:
             raise ClikaRTError("scheduler: nothing to run, and a request waits", "INTERNAL")
         return batch, work
 
+    def _look(self, request: Request) -> bool:
+        """Asks what may be the request's next token; False where that failed, which ends it."""
+        try:
+            if request.choice is not None:
+                request.choice.look(self.engine.model.vocab_size)
+        except Exception as error:
+            request.error = error
+            return False
+        return True
+
     def _take(self, request: Request, token: int, now: float) -> None:
-        if request.done:
+        if request.stop_reason is not None or request.error is not None:
             return
-        if not request.produced:
+        produced = request.produced
+        if not produced:
             request.first_token_time = now
         request.last_token_time = now
         if token < 0:
-            place = len(request.tokens) + len(request.produced)
-            request.error = InternalError(
-                f"generate: token {len(request.produced) + 1} of the reply (position {place}) "
-                "cannot be chosen: its logits are NaN, or none is above -inf. The weights are "
-                "damaged, or the dtype is too narrow for them; try float32",
-                "NOT_A_NUMBER",
-            )
-        elif token in request.stop_ids:
+            request.error = _no_token(request)
+            self._drop(request)
+            return
+        if request.choice is not None:
+            try:
+                request.choice.accept(token)
+            except Exception as error:
+                request.error = error
+                self._drop(request)
+                return
+        if token in request.stop_ids:
             request.stop_reason = "stop"
             request.stop_id = token
         else:
-            request.produced.append(token)
-            window = self.engine.cache.config.max_tokens
-            if len(request.produced) >= request.max_new_tokens:
+            produced.append(token)
+            if len(produced) >= request.max_new_tokens:
                 request.stop_reason = "length"
-            elif len(request.tokens) + len(request.produced) >= window:
+            elif len(request.tokens) + len(produced) >= self.engine.cache.config.max_tokens:
                 request.stop_reason = "window"
-        if request.done:
-            self._drop(request)
+            else:
+                return
+        self._drop(request)
 
     def _drop(self, request: Request) -> None:
         if request in self._running:
@@ -205,3 +266,17 @@ class Scheduler:
         if request.sequence is not None:
             self.engine.cache.free(request.sequence)
             request.sequence = None
+
+
+def _no_token(request: Request) -> ClikaRTError:
+    """What a request fails with whose next token cannot be chosen."""
+    number = len(request.produced) + 1
+    place = len(request.tokens) + len(request.produced)
+    where = f"generate: token {number} of the reply (position {place}) cannot be chosen: "
+    if request.choice is not None and request.choice.allows_nothing:
+        return InvalidArgumentError(f"{where}the request's constraint allows no token here")
+    return InternalError(
+        f"{where}its logits are NaN, or none is above -inf. The weights are damaged, or the dtype "
+        "is too narrow for them; try float32",
+        "NOT_A_NUMBER",
+    )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from clika_runtime.errors import InvalidArgumentError
 
@@ -12,20 +13,24 @@ MAX_STOPS = 64
 MAX_STOP_CHARACTERS = 4096
 
 
-def check_stop(stop: str | Sequence[str] | None) -> tuple[str, ...]:
+def check_stop(stop: str | Iterable[str] | None, name: str = "stop") -> tuple[str, ...]:
     """The stop strings as a tuple; one string stands for itself. Empty ones are refused: they stop
-    everything."""
+    everything. ``name`` is that of the option in messages."""
     if stop is None:
         return ()
-    strings = (stop,) if isinstance(stop, str) else tuple(stop)
+    if isinstance(stop, bytes) or not isinstance(stop, Iterable):
+        raise InvalidArgumentError(
+            f"{name}: a string or a list of strings is needed, got {type(stop).__name__}"
+        )
+    strings = (stop,) if isinstance(stop, str) else tuple(islice(stop, MAX_STOPS + 1))
     if len(strings) > MAX_STOPS:
         raise InvalidArgumentError(
-            f"stop: {len(strings)} strings are given, at most {MAX_STOPS} are taken"
+            f"{name}: more than {MAX_STOPS} strings are given, which are the most that are taken"
         )
     for item in strings:
         if not isinstance(item, str) or not item or len(item) > MAX_STOP_CHARACTERS:
             raise InvalidArgumentError(
-                f"stop: {item!r:.80} must be a string of 1 to {MAX_STOP_CHARACTERS} characters"
+                f"{name}: {item!r:.80} must be a string of 1 to {MAX_STOP_CHARACTERS} characters"
             )
     return strings
 
@@ -43,7 +48,12 @@ class StopStrings:
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
-        self._stops = tuple(stops)
+        # The longer first: of two that are complete at once it wins.
+        self._stops = tuple(sorted(stops, key=len, reverse=True))
+        self._borders = [_borders(stop) for stop in self._stops]
+        self._firsts = {stop[0] for stop in self._stops}
+        # Of each string, how much of it the text ends with.
+        self._begun = [0] * len(self._stops)
         self._held = ""
         self.found: str | None = None
 
@@ -51,34 +61,51 @@ class StopStrings:
         """Takes the next piece; returns what may be shown now."""
         if self.found is not None:
             return ""
-        if not self._stops:
+        if not self._held and not any(first in text for first in self._firsts):
             return text
+        for place, letter in enumerate(text):
+            stop = self._follow(letter)
+            if stop is not None:
+                self.found = stop
+                whole = self._held + text[: place + 1]
+                self._held = ""
+                return whole[: -len(stop)]
         self._held += text
-        ends = [
-            (place + len(stop), place, stop)
-            for stop in self._stops
-            if (place := self._held.find(stop)) >= 0
-        ]
-        if ends:
-            _, place, self.found = min(ends)
-            shown, self._held = self._held[:place], ""
-            return shown
-        keep = self._pending()
-        split = len(self._held) - keep
+        split = len(self._held) - max(self._begun)
         shown, self._held = self._held[:split], self._held[split:]
         return shown
 
-    def _pending(self) -> int:
-        """Characters at the end that a stop string could begin with."""
-        longest = 0
-        for stop in self._stops:
-            for size in range(min(len(stop) - 1, len(self._held)), longest, -1):
-                if self._held.endswith(stop[:size]):
-                    longest = size
-                    break
-        return longest
+    def _follow(self, letter: str) -> str | None:
+        """Takes a letter; the string that it completes, if any (Knuth, Morris and Pratt, Fast
+        pattern matching in strings, 1977: the time per letter does not grow with what is held)."""
+        complete = None
+        begun = self._begun
+        for number, stop in enumerate(self._stops):
+            size = begun[number]
+            borders = self._borders[number]
+            while size and stop[size] != letter:
+                size = borders[size - 1]
+            if stop[size] == letter:
+                size += 1
+            begun[number] = size
+            if size == len(stop) and complete is None:
+                complete = stop
+        return complete
 
     def flush(self) -> str:
         """The rest, when the stream has ended without a stop string."""
         shown, self._held = self._held, ""
         return shown if self.found is None else ""
+
+
+def _borders(text: str) -> list[int]:
+    """For each beginning of a text, the longest shorter beginning that it ends with."""
+    borders = [0] * len(text)
+    size = 0
+    for place in range(1, len(text)):
+        while size and text[size] != text[place]:
+            size = borders[size - 1]
+        if text[size] == text[place]:
+            size += 1
+        borders[place] = size
+    return borders

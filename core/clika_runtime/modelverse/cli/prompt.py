@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import codecs
+import json
 import logging
 import re
 import sys
@@ -15,10 +16,9 @@ from typing import Any
 
 from ...errors import ClikaRTError, InvalidArgumentError, UnsupportedError
 from .. import catalog
-from ..knobs import REAL, WHOLE
 from ..sources import ResolvedSource, human_size
-from . import EXIT_OK, loading
-from .arguments import MAX_SEQ, Parser, number
+from . import EXIT_OK, generation_flags, loading
+from .arguments import MAX_SEQ, Parser
 from .report import common_rows, log_rows
 from .stages import Stages, peak_memory
 
@@ -31,7 +31,7 @@ _FLAG_OF = {
     "kvcache": "--kvcache",
     "kv_dtype": "--kv-quant",
     "prefill_chunk": "--prefill-chunk",
-    **{name: f"--{name.replace('_', '-')}" for name in (*WHOLE, *REAL) if "_" in name},
+    **{name: generation_flags.flag(name) for name in generation_flags.KNOBS if "_" in name},
 }
 
 
@@ -42,73 +42,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help="the user message; '-', or none with a pipe, reads it from standard input (UTF-8)",
     )
-    text = parser.add_argument_group("generation")
-    text.add_argument("--system", metavar="TEXT", help="a system message before the user's")
-    text.add_argument(
+    message = parser.add_argument_group("message")
+    message.add_argument("--system", metavar="TEXT", help="a system message before the user's")
+    message.add_argument(
         "--image",
         action="append",
         metavar="FILE",
         help="an image beside the message, for a model that reads images",
     )
-    text.add_argument(
-        "--max-new-tokens",
-        type=number(int, *WHOLE["max_new_tokens"]),
-        metavar="N",
-        help="most tokens of the reply (default: the checkpoint's, else 512)",
-    )
-    text.add_argument(
-        "--temperature",
-        type=number(float, *REAL["temperature"]),
-        metavar="T",
-        help="0 is greedy; higher is more varied (default: the checkpoint's, else 0)",
-    )
-    text.add_argument(
-        "--greedy", action="store_true", help="always the likeliest token; no sampling"
-    )
-    text.add_argument(
-        "--seed",
-        type=number(int, *WHOLE["seed"]),
-        metavar="N",
-        help="makes a sampled run repeatable (default: a fresh seed, shown by -v)",
-    )
-    text.add_argument(
-        "--top-k",
-        type=number(int, *WHOLE["top_k"]),
-        metavar="N",
-        help="sample among the N likeliest tokens; 0 takes all",
-    )
-    text.add_argument(
-        "--top-p",
-        type=number(float, *REAL["top_p"], open_low=True),
-        metavar="P",
-        help="sample among the likeliest tokens that hold probability P together; 1 takes all",
-    )
-    text.add_argument(
-        "--min-p",
-        type=number(float, *REAL["min_p"]),
-        metavar="P",
-        help="sample among tokens at least P times as probable as the likeliest; 0 takes all",
-    )
-    text.add_argument(
-        "--stop",
-        action="append",
-        metavar="TEXT",
-        help="end the reply before this text; may be given several times",
-    )
+    generation_flags.add_arguments(parser)
     loading.add_arguments(parser)
 
 
 def check_arguments(arguments: Any, parser: Parser) -> None:
     """What argparse cannot say: refused before anything is fetched or loaded."""
     given = vars(arguments)
-    if given.get("greedy") and given.get("temperature"):
-        parser.error("--greedy and --temperature exclude each other (greedy is temperature 0)")
-    if any(not text for text in given.get("stop", ())):
-        parser.error("--stop needs a text, got an empty one")
-    texts = {"the message": [given.get("message")], "--system": [given.get("system")]}
-    for name, values in {**texts, "--stop": given.get("stop", [])}.items():
-        if not all(_is_text(value) for value in values if value is not None):
+    for name, value in {"the message": "message", "--system": "system"}.items():
+        if given.get(value) is not None and not _is_text(given[value]):
             parser.error(f"{name} is no valid text (bytes that are no UTF-8); convert it first")
+    generation_flags.check_arguments(given, parser, _is_text)
     given["message"] = _message(given.get("message"), parser)
     loading.check_arguments(given, parser)
 
@@ -162,9 +114,6 @@ def _read_stdin() -> str:
 
 # ---------------------------------------------------------------- the run
 
-_GENERATION = ("max_new_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop")
-_SAMPLING = ("top_k", "top_p", "min_p", "seed")
-
 
 def run(source: ResolvedSource, identity: catalog.Identity, arguments: Any) -> int:
     try:
@@ -184,20 +133,29 @@ def _run(source: ResolvedSource, identity: catalog.Identity, given: dict[str, An
     model = loading.load(source, identity, given)
     seconds = time.perf_counter() - begun
     stages.record("weights", model)
-    knobs = _knobs(given, model.defaults)
+    knobs = generation_flags.knobs_of(given)
     if _log.isEnabledFor(logging.DEBUG):
         _report_options(source, model, given, knobs)
     _log.info("%s loaded in %.2f s", source.name, seconds)
     with _start(model, given, knobs) as stream:
+        for warning in stream.report.warnings:
+            _log.warning("%s", generation_flags.by_flags(warning))
+        said = len(stream.report.warnings)
         text = ""
         for text in stream:
             stages.record("forward", model)
-            sys.stdout.write(text)
-            sys.stdout.flush()
-    if not text.endswith("\n"):
+            if not given.get("json"):
+                sys.stdout.write(text)
+                sys.stdout.flush()
+    if given.get("json"):
+        document = _document(source, model, stream.report, seconds)
+        sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+    elif not text.endswith("\n"):
         sys.stdout.write("\n")
-        sys.stdout.flush()
+    sys.stdout.flush()
     stages.record("generation", model)
+    for warning in stream.report.warnings[said:]:
+        _log.warning("%s", warning)
     _report_generation(model, stream.report, given)
     return EXIT_OK
 
@@ -209,18 +167,6 @@ def _refuse_images(identity: catalog.Identity, given: dict[str, Any]) -> None:
     if "image" not in identity.row.spec.input_modalities:
         raise UnsupportedError(f"--image: {family} reads no images")
     raise UnsupportedError(f"--image: this release gives no images to {family}")
-
-
-def _knobs(given: dict[str, Any], defaults: Any) -> dict[str, Any]:
-    """The generation flags that were given; what is absent is the checkpoint's own."""
-    knobs = {name: given[name] for name in _GENERATION if name in given}
-    if given.get("greedy"):
-        knobs["temperature"] = 0.0
-    if knobs.get("temperature", defaults.temperature) == 0:
-        idle = [f"--{name.replace('_', '-')}" for name in _SAMPLING if name in given]
-        if idle:
-            _log.warning("%s: no effect, the temperature is 0 (greedy)", ", ".join(idle))
-    return knobs
 
 
 def _start(model: Any, given: dict[str, Any], knobs: dict[str, Any]) -> Any:
@@ -255,7 +201,7 @@ def _report_options(
         window = "flag" if "max_seq" in given else "default"
     rows.append(("max-seq", model.window, window))
     plain = type(model.defaults)()
-    for name in _GENERATION:
+    for name in generation_flags.KNOBS:
         value = knobs.get(name, getattr(model.defaults, name))
         own = getattr(model.defaults, name) != getattr(plain, name)
         origin = "flag" if name in given else "checkpoint" if own else "default"
@@ -272,9 +218,46 @@ def _report_options(
     log_rows(rows)
 
 
+def _document(source: ResolvedSource, model: Any, report: Any, seconds: float) -> dict[str, Any]:
+    """What ``--json`` prints; ``docs/schemas/prompt.json`` is its schema."""
+    logprobs = report.logprobs
+    if logprobs is not None:
+        logprobs = [
+            {
+                "token": item.token,
+                "text": model.tokenizer.id_to_token(item.token),
+                "logprob": item.logprob,
+                "top": [{"token": token, "logprob": value} for token, value in item.top],
+            }
+            for item in logprobs
+        ]
+    return {
+        "schema": 1,
+        "source": source.name,
+        "text": report.text,
+        "token_ids": report.token_ids,
+        "stop_reason": report.stop_reason,
+        "stop_id": report.stop_id,
+        "stop_text": report.stop_text,
+        "seed": report.seed,
+        "usage": {
+            "prompt_tokens": report.prompt_tokens,
+            "completion_tokens": report.new_tokens,
+            "total_tokens": report.total_tokens,
+            "cached_tokens": report.cached_tokens,
+        },
+        "seconds": {
+            "load": seconds,
+            "queue": report.queue_seconds,
+            "prefill": report.prefill_seconds,
+            "decode": report.decode_seconds,
+        },
+        "logprobs": logprobs,
+        "warnings": report.warnings,
+    }
+
+
 def _report_generation(model: Any, report: Any, given: dict[str, Any]) -> None:
-    for warning in report.warnings:
-        _log.warning("%s", warning)
     if report.stop_reason == "window":
         _log.warning(
             "the context window of %d tokens is full, the reply ends here (--max-seq)", model.window

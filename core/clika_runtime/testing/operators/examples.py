@@ -119,6 +119,31 @@ EXAMPLES: dict[str, str] = {
         "ids = [crt.zeros(1, dtype=kind) for kind in (crt.int32, crt.int64, crt.int64)]\n"
         "crt.sample(crt.tensor([[0.1, 2.0, 0.3]]), *row, *ids)"
     ),
+    "mirostat": (
+        "ids = crt.tensor([1]).to(crt.int32)\n"
+        "columns = [crt.tensor([x]) for x in (1.0, 3.0, 0.1, 1.0)]\n"
+        "draw = crt.tensor([7]), crt.tensor([0])\n"
+        "token, mu = crt.mirostat(crt.tensor([[0.1, 5.0, 0.3]]), ids, *columns, *draw)\n"
+        "token, mu"
+    ),
+    "bias_logits": (
+        "ids, spans = crt.tensor([2, 0]).to(crt.int32), crt.tensor([[0, 2]]).to(crt.int32)\n"
+        "crt.bias_logits(crt.zeros(1, 3), ids, crt.tensor([1.5, float('-inf')]), spans)"
+    ),
+    "mask_logits": ("crt.mask_logits(crt.zeros(1, 3), crt.tensor([[0b101]]).to(crt.int32))"),
+    "penalize_logits": (
+        "history = crt.tensor([2, 0, 0]).to(crt.int32)\n"
+        "spans = crt.tensor([[0, 1, 3]]).to(crt.int32)\n"
+        "columns = [crt.tensor([x]) for x in (2.0, 0.5, 0.25, 0.0, 1.75)]\n"
+        "dry = [crt.tensor([x]).to(crt.int32) for x in (2, 3)]\n"
+        "crt.penalize_logits(crt.ones(1, 3), history, spans, *columns, *dry)"
+    ),
+    "top_logprobs": (
+        "chosen, best, ids = crt.top_logprobs(\n"
+        "    crt.tensor([[0.0, 2.0, 1.0]]), crt.tensor([2]).to(crt.int32), 2\n"
+        ")\n"
+        "chosen, best, ids"
+    ),
 }
 
 

@@ -1,0 +1,206 @@
+"""How the next token of a request is chosen: its settings, and what it carries from token to token.
+
+The logits of a row pass these stages, in this order; each is the operator of that name:
+
+1. ``top_logprobs``, where they are asked for: of the model's own distribution, before all that
+   follows;
+2. ``bias_logits``: biases and bans (llama.cpp and vLLM begin with them too);
+3. ``penalize_logits``: repetition, then frequency and presence, then DRY;
+4. ``mask_logits``: the tokens that a `LogitsMask` allows;
+5. ``sample``: temperature, then top-n-sigma, top-k, typical, top-p, min-p and XTC, in llama.cpp's
+   order, over probabilities at the temperature, as in transformers and vLLM;
+6. ``mirostat``, which takes the place of 5's filters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from clika_runtime.errors import InvalidArgumentError
+
+__all__ = ["GREEDY", "Choice", "LogitsMask", "Sampling", "TokenLogprob"]
+
+NO_LOGPROBS = -1
+
+
+class LogitsMask(Protocol):
+    """What restricts the tokens of one reply: a grammar, a schema, a list of choices.
+
+    Before each token of the reply ``mask()`` is asked once, after it ``accept()`` is told the
+    token; both are called by the thread that runs the steps, for one request at a time. What
+    either raises ends that request alone. An object serves one reply.
+    """
+
+    def mask(self) -> Any:
+        """Which tokens may follow: a NumPy int32 array of at most ceil(V / 32) words, bit
+        ``v % 32`` of word ``v // 32`` for token ``v`` (tokens beyond its end are not allowed), or
+        None where all are. It is read before the next call of either method."""
+
+    def accept(self, token: int) -> None:
+        """A token was chosen; a stop id is told too."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a row's next token is drawn.
+
+    ``temperature`` 0 is greedy. Off are: ``top_k`` 0, ``top_p`` 1, ``min_p`` 0, ``top_n_sigma`` 0,
+    ``typical_p`` 1, ``xtc_probability`` 0, ``repetition_penalty`` 1, ``frequency_penalty`` and
+    ``presence_penalty`` 0, ``dry_multiplier`` 0, ``mirostat_tau`` 0. ``penalty_window`` is how many
+    of the last tokens the penalties see (0: all). ``bias`` are pairs of a token and what is added
+    to its logit; -inf bans it. ``logprobs`` asks for the log-probability of each token and of so
+    many of the likeliest (-1: none at all). A draw is a function of ``seed`` and of the index of
+    the token in the reply."""
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int = 0
+    top_n_sigma: float = 0.0
+    typical_p: float = 1.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    penalty_window: int = 0
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    mirostat_tau: float = 0.0
+    mirostat_eta: float = 0.1
+    bias: tuple[tuple[int, float], ...] = ()
+    logprobs: int = NO_LOGPROBS
+
+    @property
+    def reads_history(self) -> bool:
+        """Whether earlier tokens change the logits."""
+        return (
+            self.repetition_penalty != 1.0
+            or self.frequency_penalty != 0.0
+            or self.presence_penalty != 0.0
+            or self.dry_multiplier != 0.0
+        )
+
+    @property
+    def adjusts(self) -> bool:
+        """Whether a step needs more than the common filters."""
+        return (
+            self.reads_history
+            or bool(self.bias)
+            or self.top_n_sigma > 0.0
+            or self.typical_p < 1.0
+            or self.xtc_probability > 0.0
+            or self.mirostat_tau > 0.0
+        )
+
+
+GREEDY = Sampling()
+
+
+class TokenLogprob(NamedTuple):
+    """A token of a reply with its log-probability in the model's own distribution (before
+    penalties, filters and temperature), and the likeliest tokens in its place, best first."""
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+
+
+class Choice:
+    """What a request carries from one token to the next beside its place in the cache.
+
+    ``tokens`` is the prompt; ``mask`` restricts the reply; ``breaks`` says whether a token ends a
+    run that DRY follows, a function that is told the tokens in order. Who runs the steps calls
+    ``accept`` with each token of the reply. A request whose ``Sampling`` neither adjusts nor asks
+    for log-probabilities needs none.
+
+        choice = Choice(Sampling(1.0, repetition_penalty=1.1), prompt)
+        token = engine.step([Work(sequence, prompt, choice.sampling, 0, choice)])[0]
+        choice.accept(token)
+    """
+
+    def __init__(
+        self,
+        sampling: Sampling,
+        tokens: Sequence[int],
+        mask: LogitsMask | None = None,
+        breaks: Callable[[int], bool] | None = None,
+    ) -> None:
+        self.sampling = sampling
+        self.mask = mask
+        self.words: Any = None  # of the mask, for the step under way
+        self.adjusts = sampling.adjusts or mask is not None
+        self.wants_logprobs = sampling.logprobs != NO_LOGPROBS
+        self.mu = 2.0 * sampling.mirostat_tau
+        self.logprobs: list[TokenLogprob] = []
+        self.run_limit = 0
+        self.reply = 0
+        self.length = 0
+        self._history: Any = None
+        self._breaks = breaks
+        if sampling.reads_history:
+            self._remember(tokens)
+
+    @classmethod
+    def needed(cls, sampling: Sampling, mask: LogitsMask | None) -> bool:
+        """Whether a request with these settings needs a state."""
+        return sampling.adjusts or mask is not None or sampling.logprobs != NO_LOGPROBS
+
+    def _remember(self, tokens: Sequence[int]) -> None:
+        import numpy as np
+
+        self.reply = self.length = len(tokens)
+        self._history = np.empty(max(64, 2 * self.length), np.int32)
+        self._history[: self.length] = tokens
+        for token in tokens:
+            self._follow(token)
+
+    def _follow(self, token: int) -> None:
+        """How long a run may be that ends with this token."""
+        self.run_limit = 0 if self._breaks and self._breaks(token) else self.run_limit + 1
+
+    def window(self) -> tuple[Any, int]:
+        """The tokens that penalties see, and where the reply begins among them."""
+        size = self.sampling.penalty_window
+        begin = max(0, self.length - size) if size else 0
+        return self._history[begin : self.length], max(0, self.reply - begin)
+
+    def look(self, vocabulary: int) -> None:
+        """Asks the mask what the next token may be."""
+        if self.mask is None:
+            return
+        words = self.mask.mask()
+        kind = getattr(getattr(words, "dtype", None), "name", None)
+        fits = kind in ("int32", "uint32") and words.ndim == 1
+        if words is not None and not (fits and 32 * (len(words) - 1) < vocabulary):
+            raise InvalidArgumentError(
+                f"{type(self.mask).__name__}.mask: gave {words!r:.80}; an int32 array of at most "
+                f"{(vocabulary + 31) // 32} words or None is needed"
+            )
+        self.words = None if words is None else words.view("int32")
+
+    @property
+    def allows_nothing(self) -> bool:
+        """Whether the mask of the step left no token."""
+        return self.words is not None and not self.words.any()
+
+    def accept(self, token: int) -> None:
+        """The next token of the reply."""
+        if self._history is not None:
+            if self.length == len(self._history):
+                self._history = _grown(self._history)
+            self._history[self.length] = token
+            self.length += 1
+            self._follow(token)
+        if self.mask is not None:
+            self.mask.accept(token)
+
+
+def _grown(array: Any) -> Any:
+    import numpy as np
+
+    return np.concatenate([array, np.empty_like(array)])

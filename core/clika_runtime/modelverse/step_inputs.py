@@ -1,0 +1,189 @@
+"""The inputs of a step's plan: their names, dtypes and sizes, and host arrays that hold them.
+
+Arrays are kept between steps while their shapes stay: what changes from one token to the next is
+written into them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import clika_runtime as crt
+
+from .sampling import GREEDY, Choice, Sampling
+
+__all__ = ["SamplingArrays", "choose", "mask_words", "sampling_inputs"]
+
+_Columns = dict[str, tuple[str, Callable[[Sampling], float]]]
+# What `sample` reads of every row, in its order.
+_PLAIN: _Columns = {
+    "temperature": ("float32", lambda s: s.temperature),
+    "top_p": ("float32", lambda s: s.top_p),
+    "min_p": ("float32", lambda s: s.min_p),
+    "top_k": ("int32", lambda s: s.top_k),
+    "seed": ("int64", lambda s: s.seed),
+    "index": ("int64", lambda s: 0),
+}
+_FILTERS: _Columns = {
+    "top_n_sigma": ("float32", lambda s: s.top_n_sigma),
+    "typical_p": ("float32", lambda s: s.typical_p),
+    "xtc_probability": ("float32", lambda s: s.xtc_probability),
+    "xtc_threshold": ("float32", lambda s: s.xtc_threshold),
+}
+_PENALTIES: _Columns = {
+    "repetition": ("float32", lambda s: s.repetition_penalty),
+    "frequency": ("float32", lambda s: s.frequency_penalty),
+    "presence": ("float32", lambda s: s.presence_penalty),
+    "dry_multiplier": ("float32", lambda s: s.dry_multiplier),
+    "dry_base": ("float32", lambda s: s.dry_base),
+    "dry_allowed": ("int32", lambda s: s.dry_allowed_length),
+    "dry_limit": ("int32", lambda s: 0),
+}
+_MIROSTAT: _Columns = {
+    "tau": ("float32", lambda s: s.mirostat_tau),
+    "eta": ("float32", lambda s: s.mirostat_eta),
+    "mu": ("float32", lambda s: 0.0),
+}
+_ADJUSTING: _Columns = {**_FILTERS, **_PENALTIES, **_MIROSTAT}
+
+
+def mask_words(vocabulary: int) -> int:
+    """Words of 32 bits that a mask over the vocabulary has."""
+    return (vocabulary + 31) // 32
+
+
+def sampling_inputs(adjusts: bool, vocabulary: int) -> list[tuple[str, str, tuple[Any, ...]]]:
+    """The inputs that say how tokens are chosen: name, dtype, and dims, where ``"rows"``,
+    ``"history"`` and ``"biases"`` stand for sizes that change."""
+    columns = {**_PLAIN, **(_ADJUSTING if adjusts else {})}
+    found: list[tuple[str, str, tuple[Any, ...]]] = [
+        (name, kind, ("rows",)) for name, (kind, _) in columns.items()
+    ]
+    if adjusts:
+        found += [
+            ("history", "int32", ("history",)),
+            ("history_spans", "int32", ("rows", 3)),
+            ("bias_ids", "int32", ("biases",)),
+            ("bias_values", "float32", ("biases",)),
+            ("bias_spans", "int32", ("rows", 2)),
+            ("mask", "int32", ("rows", mask_words(vocabulary))),
+        ]
+    return found
+
+
+def choose(of: dict[str, Any], logits: Any, adjusts: bool, logprobs: int | None) -> list[Any]:
+    """The part of a step's forward pass behind the head: the ids of the rows; with ``adjusts`` the
+    next state of mirostat; with ``logprobs`` the results of `top_logprobs` for so many tokens.
+    `sampling` says the order of the stages."""
+    told = logits
+    if adjusts:
+        # The operators work in place.
+        told = crt.copy(logits) if logprobs is not None else None
+        biases = (of[name] for name in ("bias_ids", "bias_values", "bias_spans"))
+        logits = crt.bias_logits(logits, *biases)
+        history = (of[name] for name in ("history", "history_spans", *_PENALTIES))
+        logits = crt.penalize_logits(logits, *history)
+        logits = crt.mask_logits(logits, of["mask"])
+    filters = [of[name] for name in _FILTERS] if adjusts else []
+    results = [crt.sample(logits, *(of[name] for name in _PLAIN), *filters)]
+    if adjusts:
+        columns = (of[name] for name in ("temperature", "tau", "eta", "mu", "seed", "index"))
+        results = list(crt.mirostat(logits, results[0], *columns))
+    if logprobs is not None:
+        results += crt.top_logprobs(told, results[0], logprobs)
+    return results
+
+
+class SamplingArrays:
+    """The arrays of `sampling_inputs` for a number of rows.
+
+    ``set`` takes what every row is to be chosen by; only what differs from the call before is
+    written. ``changed`` are the names of arrays that were replaced by larger ones since it was
+    emptied."""
+
+    def __init__(self, rows: int, adjusts: bool, vocabulary: int) -> None:
+        import numpy as np
+
+        self.adjusts = adjusts
+        sizes = {"rows": rows, "history": 256, "biases": 16}
+        self.arrays: dict[str, Any] = {
+            name: np.zeros([sizes.get(dim, dim) for dim in dims], kind)
+            for name, kind, dims in sampling_inputs(adjusts, vocabulary)
+        }
+        self.changed: list[str] = []
+        self._columns = {**_PLAIN, **(_ADJUSTING if adjusts else {})}
+        self._rows: list[Sampling | None] = [None] * rows
+        self._masked = [True] * rows  # zeros allow nothing
+
+    def set(self, rows: Sequence[tuple[Sampling, int, Choice | None]]) -> None:
+        """What the rows are chosen by: settings, number of the token in the reply, state."""
+        arrays = self.arrays
+        arrays["index"][:] = [index for _, index, _ in rows]
+        held = self._rows
+        new = False
+        for row, (sampling, _, _) in enumerate(rows):
+            if held[row] is not sampling:
+                held[row] = sampling
+                new = True
+                for name, (_, value) in self._columns.items():
+                    if name != "index":
+                        arrays[name][row] = value(sampling)
+        if self.adjusts:
+            if new:
+                self._set_biases()
+            self._set_states([choice for _, _, choice in rows])
+
+    def _set_biases(self) -> None:
+        spans = []
+        pairs: list[tuple[int, float]] = []
+        for sampling in self._rows:
+            bias = (sampling or GREEDY).bias
+            spans.append((len(pairs), len(pairs) + len(bias)))
+            pairs += bias
+        self._room("bias_ids", len(pairs))
+        self._room("bias_values", len(pairs))
+        self.arrays["bias_ids"][: len(pairs)] = [token for token, _ in pairs]
+        self.arrays["bias_values"][: len(pairs)] = [value for _, value in pairs]
+        self.arrays["bias_spans"][:] = spans
+
+    def _set_states(self, choices: list[Choice | None]) -> None:
+        import numpy as np
+
+        arrays = self.arrays
+        parts: list[Any] = []
+        spans = []
+        stop = 0
+        for row, choice in enumerate(choices):
+            start = stop
+            reply = 0
+            if choice is not None and choice.sampling.reads_history:
+                part, reply = choice.window()
+                parts.append(part)
+                stop += len(part)
+            spans.append((start, start + reply, stop))
+            self._set_mask(row, None if choice is None else choice.words)
+        if stop:
+            self._room("history", stop)
+            np.concatenate(parts, out=arrays["history"][:stop])
+        arrays["history_spans"][:] = spans
+        arrays["dry_limit"][:] = [choice.run_limit if choice else 0 for choice in choices]
+        arrays["mu"][:] = [choice.mu if choice else 0.0 for choice in choices]
+
+    def _set_mask(self, row: int, words: Any) -> None:
+        mask = self.arrays["mask"]
+        if words is not None:
+            mask[row, : len(words)] = words
+            mask[row, len(words) :] = 0
+            self._masked[row] = True
+        elif self._masked[row]:
+            mask[row] = -1
+            self._masked[row] = False
+
+    def _room(self, name: str, size: int) -> None:
+        """A larger array where one is too small: sizes are powers of 2, so they change seldom."""
+        import numpy as np
+
+        array = self.arrays[name]
+        if size > len(array):
+            self.arrays[name] = np.zeros(1 << (size - 1).bit_length(), array.dtype)
+            self.changed.append(name)
