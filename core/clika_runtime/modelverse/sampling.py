@@ -29,8 +29,9 @@ class LogitsMask(Protocol):
     """What restricts the tokens of one reply: a grammar, a schema, a list of choices.
 
     Before each token of the reply ``mask()`` is asked once, after it ``accept()`` is told the
-    token; both are called by the thread that runs the steps, for one request at a time. What
-    either raises ends that request alone. An object serves one reply.
+    token (not a stop id: the reply has ended). Both are called by the thread that runs the steps,
+    for one request at a time; what either raises ends that request alone. An object serves one
+    reply. The state that a compiled constraint gives at ``start()`` is one.
     """
 
     def mask(self) -> Any:
@@ -39,7 +40,7 @@ class LogitsMask(Protocol):
         None where all are. It is read before the next call of either method."""
 
     def accept(self, token: int) -> None:
-        """A token was chosen; a stop id is told too."""
+        """A token of the reply was chosen."""
 
 
 @dataclass(frozen=True)

@@ -238,17 +238,10 @@ class Scheduler:
             request.error = _no_token(request)
             self._drop(request)
             return
-        if request.choice is not None:
-            try:
-                request.choice.accept(token)
-            except Exception as error:
-                request.error = error
-                self._drop(request)
-                return
         if token in request.stop_ids:
             request.stop_reason = "stop"
             request.stop_id = token
-        else:
+        elif request.choice is None or self._tell(request, token):
             produced.append(token)
             if len(produced) >= request.max_new_tokens:
                 request.stop_reason = "length"
@@ -257,6 +250,16 @@ class Scheduler:
             else:
                 return
         self._drop(request)
+
+    def _tell(self, request: Request, token: int) -> bool:
+        """Tells the request's state its next token; False where that failed, which ends it."""
+        try:
+            if request.choice is not None:
+                request.choice.accept(token)
+        except Exception as error:
+            request.error = error
+            return False
+        return True
 
     def _drop(self, request: Request) -> None:
         if request in self._running:

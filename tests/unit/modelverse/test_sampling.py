@@ -3,6 +3,7 @@ never notice of those beside it."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -187,9 +188,10 @@ def test_a_mask_restricts_the_reply(model: GenerativeModel) -> None:
     with model.stream_generate("abc", mask=mask, **options) as stream:
         list(stream)
     report = stream.report
-    told = [*report.token_ids, *([2] if report.stop_id == 2 else [])]
+    told = report.token_ids
     assert set(told) <= {80, 95, 31, 2} and report.stop_reason in ("stop", "length")
-    assert mask.calls == [call for token in told for call in ("mask", token)]
+    last = ["mask"] if report.stop_reason == "stop" else []
+    assert mask.calls == [call for token in told for call in ("mask", token)] + last
     list(beside)
     assert beside.report.token_ids == run(model)
     # Words that are left out allow nothing.
@@ -300,3 +302,20 @@ def test_a_choice_is_needed_only_where_something_is_carried() -> None:
     assert Choice.needed(Sampling(repetition_penalty=1.1), None)
     assert Choice.needed(Sampling(), Allow(1))
     assert not Choice.needed(GenerationConfig(typical_p=0.5, mirostat=2).sampling(1), None)
+
+
+def test_constraints_are_masks(model: GenerativeModel) -> None:
+    """A compiled constraint restricts the reply, drawn and greedy, beside free requests."""
+    pytest.importorskip("llguidance")
+    from clika_runtime.modelverse.constraints import ConstraintSpec, compile_constraint
+
+    size = model.loaded.model.vocab_size
+    constraint = compile_constraint(model.tokenizer, ConstraintSpec.regex("[ab]{3}-[0-9]+x"), size)
+    free = model.stream_generate(PROMPT, max_new_tokens=COUNT, stop_ids=(), seed=5)
+    for options in ({"temperature": 0.0}, {"temperature": 1.0, "seed": 3, "top_p": 0.9}):
+        stream = model.stream_generate("abc", mask=constraint.start(), max_new_tokens=30, **options)
+        text = "".join(stream)
+        ended = stream.report.stop_reason == "stop"
+        assert re.fullmatch("[ab]{3}-[0-9]+x" if ended else "[ab]{3}-[0-9]+x?", text)
+    list(free)
+    assert free.report.token_ids == run(model)
