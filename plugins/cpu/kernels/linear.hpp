@@ -118,14 +118,6 @@ CLIKA_INLINE void put(const Linear& p, int64_t token, int64_t group, vf sum) {
   }
 }
 
-// Asks for the memory of a token's sums: a line that is not at hand takes longer to write than its sums to find.
-CLIKA_INLINE void prefetch_results(const Linear& p, int64_t token, int64_t first_group, int64_t last_group) {
-  const int64_t size = p.out_dtype == CLIKA_FLOAT32 ? 4 : 2;
-  const int64_t end = std::min(p.n, last_group * kGroup);
-  char* row = static_cast<char*>(p.out) + token * p.n * size;
-  for (int64_t at = first_group * kGroup * size; at < end * size; at += 64) __builtin_prefetch(row + at, 1);
-}
-
 // The smallest piece worth a thread, out of `units` of `cost` nanoseconds each: a few times what waking a
 // worker takes. Work for two pieces or more is split evenly, large work a little finer, so that a thread that
 // is held up by something else leaves its rest to the others.
@@ -579,9 +571,6 @@ int32_t run_panels(const Linear& p) {
             const uint8_t* fine = tile + act_blocks * block +
                                   first * count * static_cast<int64_t>(sizeof(FineCodes<Format::kHalves>));
             kernels[count - 1](panels, parts, tile + first * block, fine, to + (i - first_tile) * T * W, pitch);
-            if (g == first_group && b + kBlocks >= weight.blocks) {
-              for (int64_t t = 0; t < count; ++t) prefetch_results(p, i * T + t, first_group, last_group);
-            }
           }
         }
       }
