@@ -561,6 +561,11 @@ class GgufFile:
         info = self._info(name)
         self._parts[info.part].drop_pages(info.offset, info.nbytes)
 
+    def drop_all_pages(self) -> None:
+        """The same for everything."""
+        for part in self._parts:
+            part.drop_pages(0, len(part.bytes))
+
     def drop_metadata_pages(self) -> None:
         """The same for the metadata: a vocabulary takes megabytes there."""
         self._parts[0].drop_pages(0, self._metadata_end)

@@ -248,6 +248,11 @@ class SafetensorsFile:
         info = self._info(name)
         self._parts[info.part].drop_pages(info.offset, info.nbytes)
 
+    def drop_all_pages(self) -> None:
+        """The same for everything."""
+        for part in self._parts:
+            part.drop_pages(0, len(part.bytes))
+
     def _info(self, name: str) -> TensorInfo:
         try:
             return self.tensors[name]

@@ -193,6 +193,12 @@ class Checkpoint:
         order = self.quantized[name].order() if name in self.quantized else None
         return None if order is None else crt.tensor(order)
 
+    def drop_all_pages(self) -> None:
+        """Lets the system take back every page of the files; what is read again comes again."""
+        drop = getattr(self.file, "drop_all_pages", None)
+        if drop is not None:
+            drop()
+
     def drop_pages(self, name: str) -> None:
         """Lets the system take a tensor's pages back."""
         drop = getattr(self.file, "drop_pages", None)
@@ -424,12 +430,14 @@ def _bind(
         setattr(owner, attribute, value)
         if value.scheme:
             checkpoint.drop_pages(name)
+    checkpoint.drop_all_pages()
 
 
 def _in_compute_dtype(value: Any, compute: Any, matrix: bool) -> Any:
     """A dense weight as the forward pass takes it."""
     if stays_as_published(value.dtype.name, compute.name, matrix):
-        return value
+        # A vector is copied: to read one of the file, the system maps many pages around it.
+        return value if matrix else value.clone()
     if not value.dtype.is_floating_point:
         raise UnsupportedError(
             f"load_model: weights of dtype {value.dtype.name} are not served in a module",
