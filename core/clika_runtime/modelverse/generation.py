@@ -15,6 +15,7 @@ from typing import Any
 
 from clika_runtime.errors import ClikaRTError, InvalidArgumentError
 
+from .adapters import adapted
 from .cache import CacheConfig, KVCache
 from .engine import Engine
 from .generation_config import GenerationConfig, read_defaults
@@ -91,6 +92,16 @@ class GenerativeModel:
             "cache_layout": config.layout,
             "cache_bytes_per_token": self.engine.cache.nbytes_per_token,
         }
+
+    def with_adapters(self, *adapters: Any) -> GenerativeModel:
+        """The same weights with these LoRA adapters (paths, ``"PATH:SCALE"``) in the place of the
+        model's own; none: without any. It has a cache and plans of its own, so that nothing that
+        one adapter has computed is read under another.
+
+            sql = model.with_adapters("sql-adapter", "style.gguf:0.5")
+            print(sql.generate("SELECT"), model.generate("SELECT"))
+        """
+        return type(self)(adapted(self.loaded, adapters), self.tokenizer, self._defaults)
 
     # ---- text
     def render(self, messages: Any, **options: Any) -> str:
