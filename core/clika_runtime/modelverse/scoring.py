@@ -97,8 +97,8 @@ def _checked(model: GenerativeModel, window: int, stride: int) -> tuple[int, int
     stride = stride or max(1, window // 2)
     if stride >= window:
         raise InvalidArgumentError(
-            f"perplexity: stride is {stride}, at most {window - 1} leaves each token of a window of "
-            f"{window} something before it"
+            f"perplexity: stride is {stride}, at most {window - 1} leaves each token of a window "
+            "something before it"
         )
     return window, stride
 
@@ -140,10 +140,10 @@ def log_probabilities(
 
 
 def _chosen(rows: Any, ids: Sequence[int], position: int) -> Any:
-    """log softmax(rows) at ids, with sums in float64."""
+    """log softmax(rows) at ids, in float64."""
     import numpy as np
 
-    top = rows.max(axis=1)
+    top = rows.max(axis=1).astype(np.float64)
     if not np.isfinite(top).all():
         place = position + int(np.argmin(np.isfinite(top)))
         raise InternalError(
@@ -152,6 +152,9 @@ def _chosen(rows: Any, ids: Sequence[int], position: int) -> Any:
             "float32",
             "NOT_A_NUMBER",
         )
-    sums = np.exp(rows - top[:, None]).sum(axis=1, dtype=np.float64)
+    # Row by row: all of them in float64 would take twice what the logits do.
+    sums = [
+        np.exp(row.astype(np.float64) - most).sum() for row, most in zip(rows, top, strict=True)
+    ]
     chosen = rows[np.arange(len(ids)), list(ids)].astype(np.float64)
     return chosen - top - np.log(sums)
