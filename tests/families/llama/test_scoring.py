@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from clika_runtime.errors import InvalidArgumentError, UnsupportedError
+from clika_runtime.modelverse.embeddings import stated_pooling
 from clika_runtime.modelverse.generation import GenerativeModel, load_generative
 from clika_runtime.modelverse.scoring import log_probabilities
 from tests.unit.modelverse import models
@@ -152,6 +153,17 @@ def test_the_checkpoint_states_the_pooling(folder: Path, tmp_path: Path) -> None
     config.write_text(json.dumps({"pooling_mode_cls_token": 3}))
     with pytest.raises(InvalidArgumentError, match="1_Pooling"):
         model.embed(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [(None, None), (0, None), (1, "mean"), (2, "cls"), (3, "last"), (9, "9")]
+)
+def test_a_gguf_states_the_pooling(number: int | None, name: str | None) -> None:
+    class Stated:
+        kind, architecture, where = "gguf", "qwen3", "m.gguf"
+        config = {} if number is None else {"qwen3.pooling_type": number}
+
+    assert stated_pooling(Stated()) == name  # type: ignore[arg-type]
 
 
 def test_texts_that_have_no_vector(model: GenerativeModel) -> None:

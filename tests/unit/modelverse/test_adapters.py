@@ -315,3 +315,24 @@ def test_the_config_is_no_place_for_tricks(base: Path, tmp_path: Path) -> None:
     config = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": "(a+)+" * 1000}
     (folder / "adapter_config.json").write_text(json.dumps(config))
     describe(base, LoadOptions(adapters=[folder]))
+
+
+@pytest.mark.parametrize("kind", ["peft", "gguf"])
+def test_damaged_bytes_are_refused_or_harmless(kind: str, base: Path, tmp_path: Path) -> None:
+    if kind == "peft":
+        where = lora.write_peft(tmp_path / "a", good())
+        file = where / "adapter_model.safetensors"
+    else:
+        where = file = lora.write_gguf(tmp_path / "a.gguf", {GGUF_QUERY: pair(HIDDEN, HIDDEN)})
+    whole = file.read_bytes()
+    rng = np.random.default_rng(0)
+    told = 0
+    for _ in range(150):
+        damaged = bytearray(whole)
+        damaged[rng.integers(0, min(len(whole), 420))] = rng.integers(0, 256)
+        file.write_bytes(damaged)
+        try:
+            describe(base, LoadOptions(adapters=[where]))
+        except ClikaRTError:
+            told += 1
+    assert told > 75
