@@ -16,7 +16,17 @@ from tests.cli.harness import call, environment, install_family, install_plugin
 from tests.cli.tiny import COUNTING, write_model
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
-NAMES = ("check", "devices", "doctor", "list", "memory-stages", "prompt")
+NAMES = (
+    "check",
+    "devices",
+    "doctor",
+    "embed",
+    "list",
+    "memory-stages",
+    "prompt",
+    "score",
+    "similar",
+)
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -70,6 +80,25 @@ def test_check(tmp_path: Path) -> None:
     model = write_model(tmp_path / "m", COUNTING)
     result = call("check", model, "--json", "--assume-device", "phone=8G")
     assert len(validated("check", result.out)["devices"]) >= 2
+
+
+def test_score_embed_and_similar(tmp_path: Path) -> None:
+    model = write_model(tmp_path / "m", COUNTING)
+    text = tmp_path / "t.txt"
+    text.write_text("0123456789" * 5)
+    document = validated("score", call(model, "score", text, "--json", "--max-seq", "32").out)
+    assert (document["window"], document["stride"], document["scored"]) == (32, 16, 49)
+    words = ("one", "two", "three")
+    document = validated("similar", call(model, "similar", *words, "--json").out)
+    assert [len(row) for row in document["scores"]] == [3, 3, 3]
+    document = validated("similar", call(model, "similar", *words, "--json", "--top-k", "1").out)
+    assert [len(row) for row in document["nearest"]] == [1, 1, 1]
+    result = call(model, "embed", *words, "--json", "--output", tmp_path / "v")
+    document = validated("embed", result.out)
+    assert [len(row["vector"]) for row in document["vectors"]] == [document["dimensions"]] * 3
+    assert (tmp_path / "v.json").read_text() == result.out
+    lines = (tmp_path / "v.csv").read_text().splitlines()
+    assert len(lines) == 4 and lines[0].startswith("index,text,v0,v1,")
 
 
 def test_memory_stages(tmp_path: Path) -> None:

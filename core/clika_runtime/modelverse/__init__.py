@@ -16,6 +16,7 @@ from typing import Any
 from .._version import __version__
 
 __all__ = [
+    "AdapterSpec",
     "AutoConfig",
     "AutoModel",
     "AutoModelForCausalLM",
@@ -32,6 +33,7 @@ __all__ = [
     "ModelRegistry",
     "ResolvedSource",
     "TextStream",
+    "TextScore",
     "__version__",
     "check",
     "hub",
@@ -43,6 +45,8 @@ __all__ = [
 ]
 
 _LAZY = {
+    "AdapterSpec": ".adapters",
+    "TextScore": ".scoring",
     "AutoConfig": ".auto",
     "AutoModel": ".auto",
     "AutoModelForCausalLM": ".auto",

@@ -45,6 +45,18 @@ VERBS: dict[str, tuple[str, str]] = {
         "clika_runtime.modelverse.cli.bench",
         "the family-owned benchmark flow",
     ),
+    "score": (
+        "clika_runtime.modelverse.cli.score",
+        "perplexity of a text, and what a byte of it costs the model",
+    ),
+    "embed": (
+        "clika_runtime.modelverse.cli.embed",
+        "vectors of the positional texts",
+    ),
+    "similar": (
+        "clika_runtime.modelverse.cli.similar",
+        "cosines of the positional texts with each other",
+    ),
 }
 _RULE = "-" * 42
 

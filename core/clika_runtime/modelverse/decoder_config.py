@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from .config import LIMITS, Fields, read_stop_ids
 from .rope_scaling import DEFAULT_THETA, RopeScaling
 
-__all__ = ["DecoderConfig", "Shapes", "read_layer_types"]
+__all__ = ["DecoderConfig", "Shapes", "interleaved_rows", "read_layer_types"]
 
 Shapes = Mapping[str, tuple[int, ...]]
 Config = TypeVar("Config", bound="DecoderConfig")
@@ -185,3 +185,22 @@ def read_layer_types(fields: Fields, layers: int) -> tuple[bool, ...] | None:
                 f"names {name!r:.60} at layer {index}; served are {', '.join(served)}",
             )
     return tuple(name == "sliding_attention" for name in value)
+
+
+def interleaved_rows(config: DecoderConfig, slot: str) -> list[int] | None:
+    """`Family.gguf_row_order` of GGUF files that store query and key rows for neighbouring rotary
+    pairs: row ``2i`` of a head is its row ``i``, row ``2i + 1`` its row ``i + head_dim / 2``.
+
+    None for every slot that is no query or key projection."""
+    module = slot.split(".")[-2:-1]
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
+    count = heads.get(module[0] if module else "")
+    if count is None:
+        return None
+    half = config.head_dim // 2
+    return [
+        head * config.head_dim + pair + part * half
+        for head in range(count)
+        for pair in range(half)
+        for part in (0, 1)
+    ]

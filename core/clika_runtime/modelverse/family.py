@@ -4,7 +4,7 @@ registration."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,7 +51,11 @@ class Family:
     tree's name, and ``gguf_names_by_architecture`` those that one architecture names otherwise;
     safetensors names are the tree's own unless ``renames`` (prefix -> prefix) says otherwise.
     ``ignored`` are patterns of checkpoint names that carry nothing; ``extras`` maps a
-    checkpoint name to the model's method that takes the tensor as a NumPy array."""
+    checkpoint name to the model's method that takes the tensor as a NumPy array.
+
+    ``gguf_row_order(config, slot)`` is for families whose GGUF files store the rows of a weight in
+    another order than safetensors: which row of the latter each of the former is, None where the
+    order is the same. Adapters of one form on a base of the other need it."""
 
     name: str
     config_from_hf: Callable[[Fields], Any]
@@ -62,6 +66,7 @@ class Family:
     renames: Mapping[str, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
     extras: Mapping[str, str] = field(default_factory=dict)
+    gguf_row_order: Callable[[Any, str], Sequence[int] | None] | None = None
 
     def tree_name(self, name: str, kind: str, architecture: str = "") -> str:
         """The tree's name for a checkpoint's tensor; an unknown name comes back as it is.

@@ -17,12 +17,20 @@ from clika_runtime import plugins
 from clika_runtime.errors import ClikaRTError, InvalidArgumentError
 
 from .headers import Source, opened
-from .requirements import Budget, Place, Request, budget_of
+from .requirements import Added, Budget, Place, Request, budget_of
 
 if TYPE_CHECKING:
-    from .loader import Checkpoint, LoadOptions
+    from .loader import Checkpoint, Described, LoadOptions
 
-__all__ = ["budget_for", "check", "host_memory", "parse_place", "place_of", "places"]
+__all__ = [
+    "budget_for",
+    "budget_of_described",
+    "check",
+    "host_memory",
+    "parse_place",
+    "place_of",
+    "places",
+]
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -57,12 +65,21 @@ def check(
     asked = replace(options or LoadOptions(), max_seq=max_seq)
     with opened(source, weights=weights, offline=offline, cache_dir=cache_dir) as at:
         found = describe(at, asked)
-        return [
-            budget_for(
-                found.checkpoint, found.config, found.model, found.names, found.dtype, asked, place
-            )
-            for place in (*places(), *assumed)
-        ]
+        return [budget_of_described(found, asked, place) for place in (*places(), *assumed)]
+
+
+def budget_of_described(found: Described, options: LoadOptions, place: Place) -> Budget:
+    """The budget of a described checkpoint and its adapters under the options of a load."""
+    return budget_for(
+        found.checkpoint,
+        found.config,
+        found.model,
+        found.names,
+        found.dtype,
+        options,
+        place,
+        found.added,
+    )
 
 
 def budget_for(
@@ -73,8 +90,10 @@ def budget_for(
     compute: Any,
     options: LoadOptions,
     place: Place,
+    added: Added | None = None,
 ) -> Budget:
-    """The budget of a described checkpoint under the options of a load."""
+    """The budget of a tree that is to be bound under the options of a load; ``added`` is what its
+    adapters take."""
     context = int(config.max_position_embeddings)
     window = min(context, options.max_seq) if options.max_seq else context
     vocabulary, merges = _vocabulary(checkpoint, config)
@@ -97,6 +116,7 @@ def budget_for(
         vocabulary=vocabulary,
         merges=merges,
         woven=checkpoint.quantized,
+        added=added,
     )
 
 

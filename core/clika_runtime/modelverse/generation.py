@@ -11,16 +11,20 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from functools import cached_property
 from typing import Any
 
 from clika_runtime.errors import ClikaRTError, InvalidArgumentError
 
+from .adapters import adapted
 from .cache import CacheConfig, KVCache
+from .embeddings import Embedder
 from .engine import Engine
 from .generation_config import GenerationConfig, read_defaults
 from .loader import Checkpoint, LoadedModel, LoadOptions, load_model
 from .sampling import Choice, LogitsMask
 from .scheduler import Request, Scheduler
+from .scoring import TextScore, log_probabilities, score_text
 from .streams import GenerationReport, TextStream, breaks_after
 
 __all__ = [
@@ -91,6 +95,16 @@ class GenerativeModel:
             "cache_layout": config.layout,
             "cache_bytes_per_token": self.engine.cache.nbytes_per_token,
         }
+
+    def with_adapters(self, *adapters: Any) -> GenerativeModel:
+        """The same weights with these LoRA adapters (paths, ``"PATH:SCALE"``) in the place of the
+        model's own; none: without any. It has a cache and plans of its own, so that nothing that
+        one adapter has computed is read under another.
+
+            sql = model.with_adapters("sql-adapter", "style.gguf:0.5")
+            print(sql.generate("SELECT"), model.generate("SELECT"))
+        """
+        return type(self)(adapted(self.loaded, adapters), self.tokenizer, self._defaults)
 
     # ---- text
     def render(self, messages: Any, **options: Any) -> str:
@@ -276,10 +290,33 @@ class GenerativeModel:
         import numpy as np
 
         ids = self._prompt_ids(tokens)
-        rows = self.logits(ids)[:-1].astype(np.float64)
-        top = rows.max(axis=1, keepdims=True)
-        norms = top[:, 0] + np.log(np.exp(rows - top).sum(axis=1))
-        return rows[np.arange(len(rows)), ids[1:]] - norms
+        self._check_ids(ids)
+        if not ids or len(ids) > self.window:
+            raise InvalidArgumentError(
+                f"score: {len(ids)} tokens are given, 1 .. {self.window} fit in the context window"
+            )
+        return log_probabilities(self, ids) if len(ids) > 1 else np.empty(0)
+
+    def perplexity(self, text: str, *, window: int = 0, stride: int = 0) -> TextScore:
+        """Perplexity of a text of any length, read through windows ``stride`` tokens apart
+        (`scoring.score_text`)."""
+        return score_text(self, text, window=window, stride=stride)
+
+    # ---- vectors
+    @cached_property
+    def embedder(self) -> Embedder:
+        """What makes vectors of texts."""
+        return Embedder(self)
+
+    def embed(self, texts: Sequence[str], **options: Any) -> Any:
+        """Vectors of texts, float32 ``[texts, hidden]`` of length 1; options ``pooling`` ("mean",
+        "last") and ``normalize`` (`embeddings.Embedder.embed`)."""
+        return self.embedder.embed(texts, **options)
+
+    def similar(self, texts: Sequence[str], *, pooling: str | None = None) -> Any:
+        """Cosines of texts with each other: float32 ``[texts, texts]``, 1 for one direction."""
+        vectors = self.embed(texts, pooling=pooling)
+        return vectors @ vectors.T
 
 
 def _drain(stream: TextStream) -> GenerationReport:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from clika_runtime.errors import (
 )
 from clika_runtime.io import TensorInfo, make_tensor, open_gguf, open_safetensors, read_json
 
-from . import catalog, fit, quantization, requirements
+from . import adapters, catalog, fit, quantization, requirements
 from .cache_rows import RowFormat, row_format
 from .config import Fields
 from .family import Family
@@ -60,7 +60,11 @@ class LoadOptions:
     stand in the cache at once; ``kvcache`` is "paged" or "continuous"; ``kv_dtype`` is what the
     cache holds its rows in, a name or dtype of `cache_rows`: None takes the dtype of activations,
     "q8_0" and "fp8" are quantized. ``prefill_chunk`` is how many prompt tokens one step takes at
-    most."""
+    most.
+
+    ``adapters`` are LoRA adapters on every request: paths, ``"PATH:SCALE"`` or ``AdapterSpec``
+    (`adapters`). ``merge_adapters`` adds them to the weights, which have to be dense, instead of
+    computing them beside."""
 
     device: str = "cpu"
     dtype: Any = None
@@ -70,6 +74,8 @@ class LoadOptions:
     kvcache: str = "paged"
     kv_dtype: Any = None
     prefill_chunk: int = 512
+    adapters: tuple[Any, ...] = ()
+    merge_adapters: bool = False
 
     def __post_init__(self) -> None:
         if self.mode not in WEIGHT_MODES:
@@ -82,6 +88,12 @@ class LoadOptions:
                 raise InvalidArgumentError(
                     f"LoadOptions: {name} must be at least {low}, got {value!r}"
                 )
+
+        if isinstance(self.adapters, (str, os.PathLike)) or not isinstance(self.adapters, Iterable):
+            raise InvalidArgumentError(
+                f"LoadOptions: adapters takes a list of adapters, got {self.adapters!r:.80}"
+            )
+        object.__setattr__(self, "adapters", tuple(map(adapters.spec_of, self.adapters)))
 
     def compute_dtype(self) -> Any:
         """The dtype object of option ``dtype``, or None; refuses what nothing computes in."""
@@ -253,7 +265,8 @@ def read_config(family: Family, checkpoint: Checkpoint) -> Any:
 @dataclass(frozen=True)
 class Described:
     """A checkpoint and the tree of its family, which holds no bytes yet: ``names`` says which
-    tensor each slot takes, ``dtype`` is that of activations."""
+    tensor each slot takes, ``dtype`` is that of activations. ``adapters`` are those of the
+    options, matched with the tree, and ``added`` is the memory that they take."""
 
     checkpoint: Checkpoint
     family: Family
@@ -261,6 +274,8 @@ class Described:
     model: Any
     names: Mapping[str, str]
     dtype: Any
+    adapters: tuple[adapters.Adapter, ...] = ()
+    added: requirements.Added = field(default_factory=requirements.Added)
 
 
 def describe(
@@ -272,10 +287,15 @@ def describe(
     if family is None:
         family = family_object(identify(checkpoint), checkpoint.path)
     config = read_config(family, checkpoint)
-    compute = (options or LoadOptions()).compute_dtype() or checkpoint.weight_dtype()
+    options = options or LoadOptions()
+    compute = options.compute_dtype() or checkpoint.weight_dtype()
     model = family.build(config, compute)
     names = _match_names(family, checkpoint, model)
-    return Described(checkpoint, family, config, model, names, compute)
+    found = adapters.read_adapters(options.adapters, family, checkpoint, config, model)
+    if options.merge_adapters:
+        adapters.check_mergeable(found, checkpoint, names)
+    added = adapters.cost_of(found, model, compute, options.merge_adapters)
+    return Described(checkpoint, family, config, model, names, compute, found, added)
 
 
 def load_model(
@@ -293,11 +313,10 @@ def load_model(
     checkpoint, family, config = found.checkpoint, found.family, found.config
     model, compute = found.model, found.dtype
     place = fit.place_of(options.device)
-    requirements.admit(
-        fit.budget_for(checkpoint, config, model, found.names, compute, options, place),
-        checkpoint.path,
-    )
+    requirements.admit(fit.budget_of_described(found, options, place), checkpoint.path)
     _bind(checkpoint, model, found.names, compute, options)
+    device = crt.Device(options.device)
+    adapters.attach(found.adapters, model, compute, device, options.merge_adapters)
     _set_extras(family, checkpoint, model)
     if checkpoint.cache_scales:
         _log.warning(
@@ -313,6 +332,8 @@ def load_model(
         "compute_dtype": compute.name,
         "mode": options.mode if checkpoint.packed else "dense",
     }
+    if found.adapters:
+        report["adapters"] = adapters.report_of(found.adapters)
     return LoadedModel(model, config, family, checkpoint, compute, options, report)
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import clika_runtime as crt
@@ -34,6 +34,7 @@ from .knobs import COMPUTE_DTYPES
 from .sources import human_size
 
 __all__ = [
+    "Added",
     "Budget",
     "Place",
     "Request",
@@ -97,10 +98,21 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Added:
+    """What adapters take in bytes: held for good, passing while they are bound; and the elements
+    per token that their products need beside those of the base (0: they are merged)."""
+
+    held: int = 0
+    passing: int = 0
+    widest: int = 0
+
+
+@dataclass(frozen=True)
 class Budget:
     """What a model needs on one device, in bytes.
 
     ``cache_per_token`` is over all layers; ``cache`` is for ``window`` tokens of each sequence.
+    ``adapters`` are LoRA matrices, or the weights that they are merged into.
     ``total`` is the most that is resident at once, ``loading`` the part of that moment when the
     weights are brought in. ``context`` is the longest window that the checkpoint states and
     ``largest_window`` the longest that fits the device (0: none does); both it and ``fits`` are
@@ -112,6 +124,7 @@ class Budget:
     context: int
     cache_dtype: str
     weights: int
+    adapters: int
     cache_per_token: int
     cache: int
     activations: int
@@ -189,14 +202,23 @@ def budget_of(
     vocabulary: int,
     merges: int = 0,
     woven: Mapping[str, Any] | None = None,
+    added: Added | None = None,
 ) -> Budget:
     """The budget of a tree whose slots ``names`` (slot -> tensor) are to be bound.
 
     ``compute`` is the dtype of activations. ``vocabulary`` and ``merges`` are the tokenizer's;
-    ``woven`` names tensors that are made of several parts of the file."""
+    ``woven`` names tensors that are made of several parts of the file; ``added`` is what adapters
+    take."""
+    added = added or Added()
     host = place.kind == "cpu"
     weights = _weights(model, tensors, names, compute, request.mode, host, woven or {})
-    parts = _Running(model, compute, request, weights, host)
+    weights = replace(
+        weights,
+        held=weights.held + added.held,
+        loading=max(weights.loading, weights.held + added.held + added.passing),
+        exact=weights.exact or added.widest > 0,
+    )
+    parts = _Running(model, compute, request, weights, host, added.widest)
     tokenizer = vocabulary * (TOKEN_BYTES if merges else PIECE_BYTES) if host else 0
     base = BASE if host else 0
     building = merges * MERGE_BYTES if host else 0
@@ -215,7 +237,8 @@ def budget_of(
         window=window,
         context=context,
         cache_dtype=request.cache_dtype,
-        weights=weights.held + parts.gathered(window),
+        weights=weights.held - added.held + parts.gathered(window),
+        adapters=added.held,
         cache_per_token=parts.cache_per_token,
         cache=parts.cache(window),
         activations=parts.activations(window),
@@ -324,7 +347,13 @@ class _Running:
     """What a running model takes beside its weights, as a function of the window."""
 
     def __init__(
-        self, model: Any, compute: Any, request: Request, weights: _Weights, host: bool
+        self,
+        model: Any,
+        compute: Any,
+        request: Request,
+        weights: _Weights,
+        host: bool,
+        added: int,
     ) -> None:
         self._request = request
         self._tables = weights.gathered
@@ -332,6 +361,7 @@ class _Running:
         self._element = int(compute.nbytes(1))
         self._vocabulary = int(model.vocab_size)
         self._widest, self._inputs = _widths(model)
+        self._widest += added
         self._code_bytes = 4.0 if weights.exact else FAST_CODE_BYTES
         rows = row_format(request.cache_dtype)
         self.cache_per_token = bytes_per_token(model.cache_specs(), rows)

@@ -15,7 +15,7 @@ FAMILY = FamilySpec(
     description="Gemma 1, Gemma 2 and the text models of Gemma 3",
     tasks=("text-generation",),
     modalities=("text -> text",),
-    verbs=("prompt", "bench"),
+    verbs=("prompt", "bench", "score", "embed", "similar"),
     model_types=("gemma", "gemma2", "gemma3", "gemma3_text"),
     architectures=(
         "GemmaForCausalLM",

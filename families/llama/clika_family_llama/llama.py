@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clika_runtime.modelverse.config import Fields
-from clika_runtime.modelverse.decoder_config import DecoderConfig, Shapes
+from clika_runtime.modelverse.decoder_config import DecoderConfig, Shapes, interleaved_rows
 from clika_runtime.modelverse.family import GGUF_DECODER_NAMES, GGUF_ROPE_TENSORS, Family
 from clika_runtime.modelverse.modules import (
     Attention,
@@ -130,4 +130,5 @@ FAMILY = Family(
     # Old exports carry the rotary table; it follows from the config.
     ignored=(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq", r"rotary_emb\.inv_freq"),
     extras=GGUF_ROPE_TENSORS,
+    gguf_row_order=interleaved_rows,
 )

@@ -58,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "checkpoint's)",
     )
     loading.add_cache_format(parser)
+    loading.add_adapters(parser)
     parser.add_argument(
         "--assume-device",
         action="append",
@@ -85,7 +86,11 @@ def run(arguments: Any) -> int:
             given["source"],
             max_seq=given.get("max_seq", MAX_SEQ),
             assume=assumed,
-            options=LoadOptions(dtype=given.get("dtype"), kv_dtype=loading.cache_format(given)),
+            options=LoadOptions(
+                dtype=given.get("dtype"),
+                kv_dtype=loading.cache_format(given),
+                **loading.adapter_options(given),
+            ),
             weights=given.get("weights"),
             offline=bool(given.get("offline")),
             cache_dir=given.get("cache_dir"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 from typing import Any
 
 from ...errors import ClikaRTError, InternalError, InvalidArgumentError
@@ -13,7 +14,16 @@ from ..sources import ResolvedSource
 from .arguments import MAX_SEQ, Parser, number
 from .stages import check_file
 
-__all__ = ["add_arguments", "add_cache_format", "cache_format", "check_arguments", "load"]
+__all__ = [
+    "adapter_options",
+    "add_adapters",
+    "add_arguments",
+    "add_cache_format",
+    "cache_format",
+    "check_adapters",
+    "check_arguments",
+    "load",
+]
 
 _log = logging.getLogger("clika_runtime.modelverse")
 # The order in which `--device auto` and an absent --device look for a place.
@@ -51,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the layout of the cache: blocks, or one piece per sequence (default: paged)",
     )
     add_cache_format(load)
+    add_adapters(load)
     load.add_argument(
         "--prefill-chunk",
         type=number(int, 1),
@@ -75,6 +86,43 @@ def add_cache_format(group: Any) -> None:
     )
 
 
+def add_adapters(group: Any) -> None:
+    """``--lora``, of every command that judges or loads a model."""
+    group.add_argument(
+        "--lora",
+        action="append",
+        metavar="PATH[:SCALE]",
+        help="a LoRA adapter on top of the model, a folder of PEFT or a GGUF file, by a factor "
+        "(default: 1); may be given several times",
+    )
+    group.add_argument(
+        "--lora-merge",
+        action="store_true",
+        help="add the adapters to the weights, which have to be dense (default: computed beside)",
+    )
+
+
+def adapter_options(given: dict[str, Any]) -> dict[str, Any]:
+    """What ``--lora`` and ``--lora-merge`` mean for the load."""
+    return {
+        "adapters": tuple(given.get("lora", ())),
+        "merge_adapters": bool(given.get("lora_merge")),
+    }
+
+
+def check_adapters(given: dict[str, Any], parser: Parser) -> None:
+    """Refuses an adapter that is not there, or a factor that is no number in range."""
+    from ..adapters import spec_of
+
+    for text in given.get("lora", ()):
+        try:
+            path = spec_of(text).path
+        except InvalidArgumentError as error:
+            parser.error(f"argument --lora: {error}")
+        if not os.path.exists(path):
+            parser.error(f"argument --lora: {path}: no such file or directory")
+
+
 def cache_format(given: dict[str, Any]) -> str | None:
     """What ``--kv-quant`` means for the load."""
     mode = given.get("kv_quant", "none")
@@ -82,7 +130,9 @@ def cache_format(given: dict[str, Any]) -> str | None:
 
 
 def check_arguments(given: dict[str, Any], parser: Parser) -> None:
-    """What argparse cannot say: the device is there, the file can be written."""
+    """What argparse cannot say: the device is there, the file can be written, adapters are
+    there."""
+    check_adapters(given, parser)
     if "device" in given:
         given["places"] = _named_device(given["device"], parser)
     if "memory_stages" in given:
@@ -102,6 +152,7 @@ def load(
         "max_seq": given.get("max_seq", MAX_SEQ),
         "max_sequences": max_sequences,
         "kv_dtype": cache_format(given),
+        **adapter_options(given),
         **{name: given[name] for name in ("dtype", "kvcache", "prefill_chunk") if name in given},
     }
     model = _load(source, given.get("places") or _automatic(), options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import clika_runtime as crt
 from clika_runtime import nn
 
 __all__ = ["Linear"]
@@ -13,7 +14,10 @@ class Linear(nn.Linear):
     """An ``nn.Linear`` that says how it is split over several devices.
 
     ``shard`` is "col" (outputs are split: each device has some rows of the weight), "row" (inputs
-    are split: the partial results are summed) or None. It has no effect on one device."""
+    are split: the partial results are summed) or None. It has no effect on one device.
+
+    ``adapter``, a pair A ``[rank, in_features]``, B ``[out_features, rank]`` in the dtype of
+    activations, adds ``B (A x)`` to the product (`adapters`); None adds nothing."""
 
     def __init__(
         self,
@@ -25,6 +29,14 @@ class Linear(nn.Linear):
     ) -> None:
         super().__init__(in_features, out_features, bias=bias, dtype=dtype)
         self.shard = shard
+        self.adapter: tuple[Any, Any] | None = None
+
+    def forward(self, x: Any) -> Any:
+        y = super().forward(x)
+        if self.adapter is None:
+            return y
+        down, up = self.adapter
+        return y + crt.linear(crt.linear(x, down), up)
 
     def extra_repr(self) -> str:
         shard = f", shard='{self.shard}'" if self.shard else ""
