@@ -9,7 +9,6 @@ import re
 
 import pytest
 
-import clika_runtime as crt
 from clika_runtime.modelverse import benchmark
 from clika_runtime.modelverse.engine import Engine
 from clika_runtime.modelverse.scheduler import Scheduler
@@ -134,7 +133,7 @@ def test_prompts_are_repeated_or_fresh(counter, monkeypatch, flag, repeated):
         (("--kvcache", "continuous"), {"layout": "continuous"}),
         ((), {"layout": "paged", "max_tokens": 10}),  # the longest cell is the window
         (("--max-seq", "64"), {"max_tokens": 64}),
-        (("--dtype", "bfloat16"), {"dtype": crt.bfloat16}),
+        (("--dtype", "bfloat16"), {"dtype": "bfloat16"}),
     ],
 )
 def test_load_flags_apply(counter, monkeypatch, words, held):

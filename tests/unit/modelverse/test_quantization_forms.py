@@ -22,9 +22,9 @@ from tests.unit.modelverse.quantized import FORMS, write
 
 # Of the largest logit, float32 on both sides: the same numbers in another order of sums.
 EXACT_TOLERANCE = 1e-4
-# Gate and up projections round their inputs to 1/254 of a block's largest: through two layers of
-# random weights up to 0.06 was seen, where a weight that is bound wrongly moves logits by half.
-FAST_TOLERANCE = 0.1
+# Products round their inputs to 1/254 of a block's largest: through two layers of random weights up
+# to 0.12 was seen, where a weight that is bound wrongly moves logits by half.
+FAST_TOLERANCE = 0.2
 
 
 @pytest.mark.parametrize("name", FORMS)
