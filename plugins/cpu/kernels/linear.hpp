@@ -341,10 +341,13 @@ CLIKA_INLINE void multiply_tile(const uint8_t* weight, const uint8_t* tile, int6
     uint32_t refined = 0;
     for (int64_t b = 0; b < count; ++b) {
       const Format format(weight + b * kBytes);
-      // Ask for what comes a page later: few tokens are bound by memory, and the page walk is done early too.
-      for (int64_t i = 0; i < kBytes; i += 64) __builtin_prefetch(weight + b * kBytes + 4096 + i);
+      constexpr int64_t kShare = kBytes / kParts<Format>;
 #pragma GCC unroll 1
       for (int part = 0; part < kParts<Format>; ++part) {
+        // Ask for what comes a page later, a part at a time: few tokens are bound by memory, and the page walk is done
+        // early too; many requests at once stand in each other's way.
+        const uint8_t* later = weight + b * kBytes + 4096 + part * kShare;
+        for (int64_t i = 0; i < kShare; i += 64) __builtin_prefetch(later + i);
         multiply_part(format, part, a[b * kParts<Format> + part], sums);
         refined |= a[b * kParts<Format> + part].refined;
       }
