@@ -20,7 +20,7 @@ from .sources.local import is_folder
 
 if TYPE_CHECKING:
     from ..tokenizer import Tokenizer
-    from .generation import GenerativeModel
+    from .generation import GenerationReport, GenerativeModel
 
 __all__ = [
     "AutoConfig",
@@ -208,15 +208,29 @@ class TextGenerationPipeline:
     def _turns(self, conversations: Any, full: bool, options: dict[str, Any]) -> list[Any]:
         replies = self.model.chat_batch(conversations, **options)
         return [
-            [
-                {
-                    "generated_text": [*turns, {"role": "assistant", "content": reply.text}]
-                    if full
-                    else reply.text
-                }
-            ]
+            [{"generated_text": [*turns, _turn(reply)] if full else reply.text}]
             for turns, reply in zip(conversations, replies, strict=True)
         ]
+
+
+def _turn(reply: GenerationReport) -> dict[str, Any]:
+    """A reply as a message of the conversation, as chat templates read it: the arguments of
+    a call are an object."""
+    turn: dict[str, Any] = {"role": "assistant", "content": reply.text}
+    if reply.reasoning:
+        turn["reasoning_content"] = reply.reasoning
+    if reply.tool_calls:
+        turn["tool_calls"] = [
+            {
+                "type": "function",
+                "function": {
+                    "name": call.name,
+                    "arguments": call.arguments if call.parsed is None else call.parsed,
+                },
+            }
+            for call in reply.tool_calls
+        ]
+    return turn
 
 
 def pipeline(

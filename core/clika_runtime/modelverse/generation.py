@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clika_runtime.errors import ClikaRTError, InvalidArgumentError
 
@@ -26,6 +26,10 @@ from .sampling import Choice, LogitsMask
 from .scheduler import Request, Scheduler
 from .scoring import TextScore, log_probabilities, score_text
 from .streams import GenerationReport, TextStream, breaks_after
+
+if TYPE_CHECKING:
+    from .constraints import ConstraintSpec
+    from .tools import OutputParser
 
 __all__ = [
     "GenerationConfig",
@@ -117,34 +121,92 @@ class GenerativeModel:
     def generate(self, prompt: Prompt, **options: Any) -> str:
         """Continues a text (or token ids) and returns the new text.
 
-        Options are the knobs of `GenerationConfig`, over the checkpoint's defaults, and ``mask``, a
-        `LogitsMask` that restricts the reply. Refused: an empty prompt; a prompt that fills the
+        Options are the knobs of `GenerationConfig`, over the checkpoint's defaults, and one of two
+        that restrict the reply: ``constraint``, a `ConstraintSpec` or what its ``read`` takes
+        (OpenAI's ``response_format``, ``{"json_schema": ...}``, ``{"regex": ...}``, ``{"choice":
+        [...]}``, ``{"lark": ...}``), and ``mask``, a `LogitsMask`. The reply ends where the
+        constraint is complete; the report warns where a limit cut it before. Refused: a constraint
+        that cannot be compiled; an empty prompt; a prompt that fills the
         window, with both numbers (unless ``truncate``). Several prompts go to ``generate_batch``.
 
             model.generate("Once upon a time,", temperature=0.8, seed=7, stop=["."])
+            model.generate("2 + 2 =", constraint={"regex": " [0-9]+"})
         """
         return _drain(self.stream_generate(prompt, **options)).text
 
     def stream_generate(
-        self, prompt: Prompt, *, mask: LogitsMask | None = None, **options: Any
+        self,
+        prompt: Prompt,
+        *,
+        constraint: Any = None,
+        mask: LogitsMask | None = None,
+        **options: Any,
     ) -> TextStream:
         """Like ``generate``, as a stream of text pieces; ``report`` of the stream says how it
         went."""
         config = self._defaults.with_options(options)
+        mask = self._restriction(_spec(constraint), mask)
         return self._start(self._prompt_ids(prompt), config, mask, options)
 
     def chat(self, messages: Any, **options: Any) -> str:
         """Renders a conversation and returns the assistant's reply; takes the options of
-        ``generate``."""
+        ``generate`` and those of ``stream_chat``, whose report has tool calls and reasoning."""
         return _drain(self.stream_chat(messages, **options)).text
 
     def stream_chat(
-        self, messages: Any, *, mask: LogitsMask | None = None, **options: Any
+        self,
+        messages: Any,
+        *,
+        tools: Any = None,
+        tool_choice: Any = None,
+        split_reasoning: bool = False,
+        constraint: Any = None,
+        mask: LogitsMask | None = None,
+        **options: Any,
     ) -> TextStream:
-        """Like ``chat``, as a stream of text pieces."""
+        """Like ``chat``, as a stream of text pieces.
+
+        ``tools`` (a list in the OpenAI shape) are offered through the chat template. The reply is
+        taken apart then: the pieces and the report's ``text`` are the answer alone, the report has
+        ``reasoning`` and ``tool_calls``, the stream's ``events`` tell all of it as it comes.
+        ``tool_choice`` is ``"auto"`` (the default), ``"none"`` (no tool is offered),
+        ``"required"``, or ``{"name": ...}``: the last two make the reply one call.
+        ``split_reasoning`` takes reasoning out of the text where no tools are offered. Refused: a
+        template that has no place for tools, or writes calls in no known format; tools together
+        with a constraint.
+
+            stream = model.stream_chat(messages, tools=tools)
+            for piece in stream:
+                print(piece, end="")
+            for call in stream.report.tool_calls:
+                print(call.name, call.arguments)
+        """
         config = self._defaults.with_options(options)
+        spec = _spec(constraint)
+        form = None
+        if tools is not None or tool_choice is not None or split_reasoning:
+            from .replies import chat_form
+
+            form = chat_form(self, tools, tool_choice, split_reasoning)
+        restricted = spec is not None or mask is not None
+        if restricted and form is not None and form.format is not None:
+            raise InvalidArgumentError(
+                "chat: tools and a constraint (or mask) exclude each other; leave out one, or set "
+                'tool_choice to "none"'
+            )
+        given = {} if form is None or form.rendered is None else {"tools": form.rendered}
+        prompt = self.render(messages, **given)
+        if form is not None:
+            spec = form.constraint(self.tokenizer, prompt) or spec
+        mask = self._restriction(spec, mask)
+        # A constraint is about the whole reply: there is nothing to take out of it.
+        if restricted:
+            form = None
         # The template writes the beginning of the text itself.
-        return self._start(self._encode(self.render(messages), False), config, mask, options)
+        ids = self._encode(prompt, False)
+        parser = None if form is None else form.parser(prompt)
+        shown = frozenset[int]() if form is None else form.shown
+        return self._start(ids, config, mask, options, parser, shown)
 
     def generate_batch(
         self, prompts: Sequence[Prompt], *, raise_errors: bool = True, **options: Any
@@ -221,6 +283,8 @@ class GenerativeModel:
         config: GenerationConfig,
         mask: LogitsMask | None,
         options: Mapping[str, Any],
+        parser: OutputParser | None = None,
+        shown: frozenset[int] = frozenset(),
     ) -> TextStream:
         self._check_ids(ids)
         config.check_vocabulary(self.loaded.model.vocab_size)
@@ -240,11 +304,25 @@ class GenerativeModel:
             if sampling.dry_multiplier:
                 breaks = breaks_after(self.tokenizer, config.dry_sequence_breakers)
             choice = Choice(sampling, ids, mask, breaks)
-        request = Request(
-            ids, sampling, config.max_new_tokens, frozenset(config.stop_ids), choice=choice
-        )
+        stop_ids = frozenset(config.stop_ids) | getattr(mask, "stop_ids", frozenset())
+        request = Request(ids, sampling, config.max_new_tokens, stop_ids, choice=choice)
         self.scheduler.submit(request)
-        return TextStream(self, request, config, warnings)
+        return TextStream(self, request, config, warnings, parser, shown)
+
+    def _restriction(
+        self, spec: ConstraintSpec | None, mask: LogitsMask | None
+    ) -> LogitsMask | None:
+        """The mask of a new reply: the one given, or the state of a constraint, compiled."""
+        if spec is None:
+            return mask
+        if mask is not None:
+            raise InvalidArgumentError("generate: constraint and mask exclude each other")
+        from .constraints import compile_constraint
+
+        # What ends the checkpoint's replies, or a text of its tokenizer, ends this one.
+        size = self.loaded.model.vocab_size
+        ends = self.tokenizer.stop_ids.union(self._defaults.stop_ids)
+        return compile_constraint(self.tokenizer, spec, size, ends).start()
 
     def _truncated(self, ids: Sequence[int], reply: int) -> tuple[Sequence[int], list[str]]:
         """The end of a prompt that leaves room for the reply (at least half of the window for the
@@ -317,6 +395,15 @@ class GenerativeModel:
         """Cosines of texts with each other: float32 ``[texts, texts]``, 1 for one direction."""
         vectors = self.embed(texts, pooling=pooling)
         return vectors @ vectors.T
+
+
+def _spec(constraint: Any) -> ConstraintSpec | None:
+    """What a caller asks of a reply; None for a free one."""
+    if constraint is None:
+        return None
+    from .constraints import ConstraintSpec
+
+    return ConstraintSpec.read(constraint)
 
 
 def _drain(stream: TextStream) -> GenerationReport:

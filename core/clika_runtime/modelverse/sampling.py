@@ -14,13 +14,14 @@ The logits of a row pass these stages, in this order; each is the operator of th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from clika_runtime.errors import InvalidArgumentError
 
-__all__ = ["GREEDY", "Choice", "LogitsMask", "Sampling", "TokenLogprob"]
+__all__ = ["GREEDY", "Choice", "LogitsMask", "Sampling", "TokenLogprob", "look"]
 
 NO_LOGPROBS = -1
 
@@ -32,6 +33,12 @@ class LogitsMask(Protocol):
     token (not a stop id: the reply has ended). Both are called by the thread that runs the steps,
     for one request at a time; what either raises ends that request alone. An object serves one
     reply. The state that a compiled constraint gives at ``start()`` is one.
+
+    An object may have ``finished``, true when nothing may follow: the reply ends there; and
+    ``stop_ids``, which end the reply beside the request's own. It may have
+    ``vocab_size`` and a function ``fill(masks, words)`` that writes the words of several such
+    objects into the rows of one int32 array ``[len(masks), ceil(vocab_size / 32)]`` and returns
+    errors by row: then ``mask()`` is not called.
     """
 
     def mask(self) -> Any:
@@ -134,6 +141,7 @@ class Choice:
         self.sampling = sampling
         self.mask = mask
         self.words: Any = None  # of the mask, for the step under way
+        self.finished = False  # the mask says that nothing may follow
         self.adjusts = sampling.adjusts or mask is not None
         self.wants_logprobs = sampling.logprobs != NO_LOGPROBS
         self.mu = 2.0 * sampling.mirostat_tau
@@ -170,11 +178,8 @@ class Choice:
         begin = max(0, self.length - size) if size else 0
         return self._history[begin : self.length], max(0, self.reply - begin)
 
-    def look(self, vocabulary: int) -> None:
-        """Asks the mask what the next token may be."""
-        if self.mask is None:
-            return
-        words = self.mask.mask()
+    def allow(self, words: Any, vocabulary: int) -> None:
+        """What the mask said of the next token."""
         kind = getattr(getattr(words, "dtype", None), "name", None)
         fits = kind in ("int32", "uint32") and words.ndim == 1
         if words is not None and not (fits and 32 * (len(words) - 1) < vocabulary):
@@ -186,8 +191,14 @@ class Choice:
 
     @property
     def allows_nothing(self) -> bool:
-        """Whether the mask of the step left no token."""
-        return self.words is not None and not self.words.any()
+        """Whether the mask of the step left no token, but for those that biases ban."""
+        if self.words is None:
+            return False
+        left = self.words.view("uint8").copy()
+        for token, bias in self.sampling.bias:
+            if bias == -math.inf and token // 8 < len(left):
+                left[token // 8] &= ~(1 << token % 8) & 0xFF
+        return not left.any()
 
     def accept(self, token: int) -> None:
         """The next token of the reply."""
@@ -199,6 +210,44 @@ class Choice:
             self._follow(token)
         if self.mask is not None:
             self.mask.accept(token)
+            self.finished = bool(getattr(self.mask, "finished", False))
+
+
+def look(choices: Sequence[Choice | None], vocabulary: int) -> dict[int, Exception]:
+    """Asks the masks of several requests what their next tokens may be, those that can be asked
+    together at once. Result: what asking failed with, by index."""
+    errors: dict[int, Exception] = {}
+    together: dict[Any, list[int]] = {}
+    for index, choice in enumerate(choices):
+        if choice is None or choice.mask is None:
+            continue
+        fill = getattr(choice.mask, "fill", None)
+        if fill is not None:
+            together.setdefault((fill, getattr(choice.mask, "vocab_size", 0)), []).append(index)
+            continue
+        try:
+            choice.allow(choice.mask.mask(), vocabulary)
+        except Exception as error:
+            errors[index] = error
+    for (fill, size), members in together.items():
+        chosen = [choice for index in members if (choice := choices[index]) is not None]
+        try:
+            rows, failed = _filled(fill, size, chosen)
+            for row, (index, choice) in enumerate(zip(members, chosen, strict=True)):
+                if row in failed:
+                    errors[index] = failed[row]
+                else:
+                    choice.allow(rows[row], vocabulary)
+        except Exception as error:
+            errors |= dict.fromkeys(members, error)
+    return errors
+
+
+def _filled(fill: Any, size: int, choices: list[Choice]) -> tuple[Any, dict[int, Exception]]:
+    import numpy as np
+
+    words = np.zeros((len(choices), (size + 31) // 32), np.int32)
+    return words, fill([choice.mask for choice in choices], words)
 
 
 def _grown(array: Any) -> Any:

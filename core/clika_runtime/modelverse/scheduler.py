@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from clika_runtime.errors import ClikaRTError, InternalError, InvalidArgumentError
 
 from .engine import Engine, Work
-from .sampling import Choice, Sampling
+from .sampling import Choice, Sampling, look
 
 __all__ = ["Request", "Scheduler"]
 
@@ -24,10 +24,10 @@ class Request:
     """One reply on its way.
 
     ``tokens`` are the prompt's ids, ``produced`` the reply's; a stop id ends the reply and is not
-    part of it. ``stop_reason`` is None while it runs, then ``stop`` (a stop id, in ``stop_id``),
-    ``length`` (``max_new_tokens``), ``window`` (the context is full) or ``cancelled``. ``choice``
-    is what it carries from token to token, where it needs any; ``cached`` are the tokens of the
-    prompt that the cache held already."""
+    part of it. ``stop_reason`` is None while it runs, then ``stop`` (a stop id, in ``stop_id``, or
+    a mask that is finished), ``length`` (``max_new_tokens``), ``window`` (the context is full) or
+    ``cancelled``. ``choice`` is what it carries from token to token, where it needs any; ``cached``
+    are the tokens of the prompt that the cache held already."""
 
     tokens: Sequence[int]
     sampling: Sampling
@@ -176,56 +176,49 @@ class Scheduler:
         work: list[Work] = []
         budget = max(self.token_budget, len(self._running))
         prompts = []
-        failed = []
         for request in self._running:
             produced = request.produced
             if request.sequence is None:
                 continue
             if not produced:
                 prompts.append((request, request.sequence))
-            elif request.choice is not None and not self._look(request):
-                failed.append(request)
-            else:
-                batch.append(request)
-                work.append(
-                    Work(
-                        request.sequence,
-                        produced[-1:],
-                        request.sampling,
-                        len(produced),
-                        request.choice,
-                    )
+                continue
+            batch.append(request)
+            work.append(
+                Work(
+                    request.sequence,
+                    produced[-1:],
+                    request.sampling,
+                    len(produced),
+                    request.choice,
                 )
-                budget -= 1
+            )
+            budget -= 1
         for request, sequence in prompts:
             if budget < 1:
                 break
             stop = min(len(request.tokens), request.fed + budget)
             piece = request.tokens[request.fed : stop]
-            last = stop == len(request.tokens)
-            if last and request.choice is not None and not self._look(request):
-                failed.append(request)
-                continue
             batch.append(request)
-            sampling = request.sampling if last else None
+            sampling = request.sampling if stop == len(request.tokens) else None
             work.append(Work(sequence, piece, sampling, 0, request.choice))
             budget -= len(piece)
             request.fed = stop
-        for request in failed:
-            self._drop(request)
-        if not batch and not failed:
+        if not batch:
             raise ClikaRTError("scheduler: nothing to run, and a request waits", "INTERNAL")
-        return batch, work
+        return self._allowed(batch, work)
 
-    def _look(self, request: Request) -> bool:
-        """Asks what may be the request's next token; False where that failed, which ends it."""
-        try:
-            if request.choice is not None:
-                request.choice.look(self.engine.model.vocab_size)
-        except Exception as error:
-            request.error = error
-            return False
-        return True
+    def _allowed(self, batch: list[Request], work: list[Work]) -> tuple[list[Request], list[Work]]:
+        """Asks what the next tokens may be; a request whose mask fails ends and is left out."""
+        asked = [item.choice if item.sampling is not None else None for item in work]
+        errors = look(asked, self.engine.model.vocab_size)
+        if not errors:
+            return batch, work
+        for place, error in errors.items():
+            batch[place].error = error
+            self._drop(batch[place])
+        kept = [place for place in range(len(batch)) if place not in errors]
+        return [batch[place] for place in kept], [work[place] for place in kept]
 
     def _take(self, request: Request, token: int, now: float) -> None:
         if request.stop_reason is not None or request.error is not None:
@@ -243,7 +236,9 @@ class Scheduler:
             request.stop_id = token
         elif request.choice is None or self._tell(request, token):
             produced.append(token)
-            if len(produced) >= request.max_new_tokens:
+            if request.choice is not None and request.choice.finished:
+                request.stop_reason = "stop"
+            elif len(produced) >= request.max_new_tokens:
                 request.stop_reason = "length"
             elif len(request.tokens) + len(produced) >= self.engine.cache.config.max_tokens:
                 request.stop_reason = "window"

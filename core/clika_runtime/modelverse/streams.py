@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from .stopping import StopStrings
 
 if TYPE_CHECKING:
     from .generation import GenerativeModel
+    from .tools import Event, OutputParser, ToolCall
 
 __all__ = ["GenerationReport", "TextStream", "breaks_after"]
 
@@ -24,8 +26,10 @@ __all__ = ["GenerationReport", "TextStream", "breaks_after"]
 class GenerationReport:
     """What one generation did.
 
-    ``stop_reason``: ``stop`` (one of the checkpoint's ends, in ``stop_id``), ``stop_string`` (in
-    ``stop_text``), ``length``, ``window``, ``cancelled`` or ``error`` (in ``error``). Times are
+    ``stop_reason``: ``stop`` (one of the checkpoint's ends, in ``stop_id``, or the constraint is
+    complete), ``stop_string`` (in ``stop_text``), ``length``, ``window``, ``cancelled`` or
+    ``error`` (in ``error``). Of a reply that is taken apart ``text`` is the answer alone,
+    ``reasoning`` and ``tool_calls`` the rest. Times are
     seconds; ``queue_seconds`` runs to the place in the cache, ``prefill_seconds`` from the call to
     the first token. ``cached_tokens`` of the prompt were in the cache already. ``logprobs`` has an
     entry per token where they were asked for."""
@@ -44,6 +48,8 @@ class GenerationReport:
     logprobs: list[TokenLogprob] | None = None
     warnings: list[str] = field(default_factory=list)
     error: ClikaRTError | None = None
+    reasoning: str = ""
+    tool_calls: list[ToolCall] = field(default_factory=list)
 
     @property
     def new_tokens(self) -> int:
@@ -73,7 +79,8 @@ class TextStream(Iterator[str], AsyncIterator[str]):
 
     ``close`` (or leaving a ``with`` block) cancels what is still running: no token follows. An
     ``async for`` waits for its steps in threads, so the loop is free meanwhile; cancelling its task
-    cancels the reply.
+    cancels the reply. Of a reply that is taken apart (`GenerativeModel.stream_chat`) the pieces are
+    those of the answer; ``events`` tells all of it.
 
         with model.stream_generate("Once upon a time,") as stream:
             for piece in stream:
@@ -87,10 +94,16 @@ class TextStream(Iterator[str], AsyncIterator[str]):
         request: Request,
         config: GenerationConfig,
         warnings: list[str],
+        parser: OutputParser | None = None,
+        shown: frozenset[int] = frozenset(),
     ) -> None:
         self._scheduler = model.scheduler
         self._request = request
-        self._decoder = model.tokenizer.streaming_decoder(config.skip_special_tokens)
+        self._decoder = model.tokenizer.streaming_decoder(config.skip_special_tokens, keep=shown)
+        self._parser = parser
+        self._events: list[Event] = []
+        self._reading = threading.Lock()
+        self._read_out = False
         self._stops = StopStrings(config.stop)
         self._seen = 0
         self._finished = False
@@ -104,11 +117,40 @@ class TextStream(Iterator[str], AsyncIterator[str]):
 
     def __next__(self) -> str:
         while not self._finished:
-            piece = self._next_piece()
+            piece = self._advance()
             if piece:
-                self._pieces.append(piece)
                 return piece
         raise StopIteration
+
+    def _advance(self) -> str:
+        piece = self._next_piece()
+        if piece:
+            self._pieces.append(piece)
+        return piece
+
+    def events(self) -> Iterator[Event]:
+        """The reply as events of `clika_runtime.modelverse.tools`, from its start, as they come:
+        text, reasoning, calls.
+
+            for event in model.stream_chat(messages, tools=tools).events():
+                if isinstance(event, CallStart):
+                    print(event.name)
+        """
+        from .tools import TextDelta
+
+        told = 0
+        while True:
+            if self._parser is None:
+                pieces = self._pieces[told:]
+                yield from map(TextDelta, pieces)
+                told += len(pieces)
+            else:
+                while told < len(self._events):
+                    yield self._events[told]
+                    told += 1
+            if self._finished:
+                return
+            self._advance()
 
     def __aiter__(self) -> TextStream:
         return self
@@ -137,15 +179,34 @@ class TextStream(Iterator[str], AsyncIterator[str]):
             piece += self._stops.push(self._decoder.push(request.produced[self._seen]))
             self._seen += 1
         if self._stops.found is not None:
-            self._finish("stop_string", piece)
-        elif request.done and self._seen == len(request.produced):
+            return self._finish("stop_string", piece)
+        if request.done and self._seen == len(request.produced):
             piece += self._stops.push(self._decoder.finish())
             piece += self._stops.flush()
-            self._finish("stop_string" if self._stops.found else request.stop_reason or "", piece)
-        return piece
+            return self._finish(
+                "stop_string" if self._stops.found else request.stop_reason or "", piece
+            )
+        return self._read(piece)
 
-    def _finish(self, reason: str, last: str) -> None:
+    def _read(self, text: str, end: bool = False) -> str:
+        """Takes text of the reply apart; returns what of it belongs to the answer."""
+        if self._parser is None:
+            return text
+        from .tools import TextDelta
+
+        events: list[Event] = []
+        with self._reading:  # who closes a stream need not be who reads it
+            if not self._read_out:
+                events += self._parser.push(text) if text else []
+                if end:
+                    events += self._parser.finish()
+                    self._read_out = True
+                self._events += events
+        return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+    def _finish(self, reason: str, last: str) -> str:
         self._finished = True
+        last = self._read(last, end=True)
         request, report = self._request, self.report
         self._scheduler.cancel(request)
         report.stop_reason = reason
@@ -160,6 +221,22 @@ class TextStream(Iterator[str], AsyncIterator[str]):
         choice = request.choice
         if choice is not None and choice.wants_logprobs:
             report.logprobs = choice.logprobs[: self._seen]
+        if self._parser is not None:
+            self._report_calls()
+        limits = {"length": "max_new_tokens", "window": "the context window"}
+        # Such a request is done: nobody moves its mask now.
+        if choice is not None and reason in limits and not getattr(choice.mask, "accepting", True):
+            report.warnings.append(
+                f"the reply ends at {limits[reason]} before its constraint is complete"
+            )
+        return last
+
+    def _report_calls(self) -> None:
+        from .tools import collect
+
+        reply = collect(self._events)
+        self.report.reasoning = reply.reasoning
+        self.report.tool_calls = reply.calls
 
     def close(self) -> None:
         """Cancels the reply if it still runs; the text so far stays in the report."""

@@ -639,6 +639,17 @@ class ChatTemplate:
     def __repr__(self) -> str:
         return f"ChatTemplate({len(self.source)} characters)"
 
+    def reads(self, name: str) -> bool:
+        """Whether the template reads a variable of this name.
+
+        >>> ChatTemplate("{{ tools }}").reads("tools"), ChatTemplate("tools").reads("tools")
+        (True, False)
+        """
+        from jinja2 import nodes
+
+        tree = _environment().parse(self.source)
+        return any(node.name == name and node.ctx == "load" for node in tree.find_all(nodes.Name))
+
     def render(
         self,
         messages: Any,

@@ -269,6 +269,12 @@ class Tokenizer:
         return self._template_source
 
     @property
+    def tool_template(self) -> str | None:
+        """The source of the template that is rendered where tools are given: the checkpoint's own
+        for tools, else the chat template."""
+        return self._tool_template_source or self._template_source
+
+    @property
     def has_chat_template(self) -> bool:
         """Whether the checkpoint brought a chat template."""
         return self._template_source is not None

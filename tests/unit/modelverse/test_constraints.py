@@ -284,8 +284,35 @@ def test_more_logits_than_tokens(tokenizers_by_kind: dict[str, Tokenizer]) -> No
             fill_masks([state, constraint.start()], two)
             assert np.array_equal(two[0], state.mask())
             assert np.array_equal(two[1], state.mask())
-    with pytest.raises(InvalidArgumentError, match="vocab_size 10 must be at least"):
-        compile_constraint(tokenizer, ConstraintSpec.json_object(), 10)
+    with pytest.raises(InvalidArgumentError, match="vocab_size must be in 1"):
+        compile_constraint(tokenizer, ConstraintSpec.json_object(), 0)
+
+
+def test_fewer_logits_than_tokens(tokenizers_by_kind: dict[str, Tokenizer]) -> None:
+    """Tokenizers name tokens that a model of theirs was not given; none of those is admitted."""
+    for kind in ("byte-level json", "byte-level json without an end"):
+        tokenizer = tokenizers_by_kind[kind]
+        for size in (tokenizer.vocab_size - 1, tokenizer.vocab_size - 40):
+            state = compile_constraint(tokenizer, ConstraintSpec.regex("[a-z]*"), size).start()
+            ids = allowed(state.mask())
+            assert len(ids) and ids.max() < size
+            assert state.mask().shape == (mask_words(size),)
+
+
+def test_ends_beside_the_tokenizers(tokenizers_by_kind: dict[str, Tokenizer]) -> None:
+    """A model's own stop ids end a text where it may end, and nowhere else."""
+    tokenizer = tokenizers_by_kind["byte-level json"]
+    end = next(
+        index for index in range(tokenizer.vocab_size) if tokenizer.id_to_token(index) == "z"
+    )
+    spec = ConstraintSpec.regex("ab?")
+    state = compile_constraint(tokenizer, spec, None, {end, *tokenizer.stop_ids}).start()
+    assert state.stop_ids == {end, *tokenizer.stop_ids}
+    assert end not in allowed(state.mask())
+    state.accept(tokenizer.encode("a", add_special_tokens=False)[0])
+    assert state.stop_ids < set(allowed(state.mask()).tolist())
+    plain = compile_constraint(tokenizer, spec).start()
+    assert plain.stop_ids == tokenizer.stop_ids
 
 
 def test_tokens_without_bytes_of_their_own(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from ...errors import ClikaRTError, InvalidArgumentError, UnsupportedError
 from .. import catalog
 from ..sources import ResolvedSource, human_size
-from . import EXIT_OK, generation_flags, loading
+from . import EXIT_OK, generation_flags, loading, reply_flags
 from .arguments import MAX_SEQ, Parser
 from .report import common_rows, log_rows
 from .stages import Stages, peak_memory
@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="an image beside the message, for a model that reads images",
     )
     generation_flags.add_arguments(parser)
+    reply_flags.add_arguments(parser)
     loading.add_arguments(parser)
 
 
@@ -61,6 +62,7 @@ def check_arguments(arguments: Any, parser: Parser) -> None:
         if given.get(value) is not None and not _is_text(given[value]):
             parser.error(f"{name} is no valid text (bytes that are no UTF-8); convert it first")
     generation_flags.check_arguments(given, parser, _is_text)
+    reply_flags.check_arguments(given, parser, _is_text)
     given["message"] = _message(given.get("message"), parser)
     loading.check_arguments(given, parser)
 
@@ -119,11 +121,15 @@ def run(source: ResolvedSource, identity: catalog.Identity, arguments: Any) -> i
     try:
         return _run(source, identity, vars(arguments))
     except ClikaRTError as error:
-        text = str(error)
-        for name, flag in _FLAG_OF.items():
-            text = re.sub(rf"\b{name}\b", flag, text)
-        error.args = (text,)
+        error.args = (_by_flags(str(error)),)
         raise
+
+
+def _by_flags(text: str) -> str:
+    """A message of the library with the flags in the place of what they set."""
+    for name, flag in _FLAG_OF.items():
+        text = re.sub(rf"\b{name}\b", flag, text)
+    return text
 
 
 def _run(source: ResolvedSource, identity: catalog.Identity, given: dict[str, Any]) -> int:
@@ -150,12 +156,15 @@ def _run(source: ResolvedSource, identity: catalog.Identity, given: dict[str, An
     if given.get("json"):
         document = _document(source, model, stream.report, seconds)
         sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
-    elif not text.endswith("\n"):
-        sys.stdout.write("\n")
+    else:
+        calls = reply_flags.calls_of(stream.report)
+        if not text.endswith("\n") and (text or not calls):
+            sys.stdout.write("\n")
+        sys.stdout.writelines(map(reply_flags.call_line, calls))
     sys.stdout.flush()
     stages.record("generation", model)
     for warning in stream.report.warnings[said:]:
-        _log.warning("%s", warning)
+        _log.warning("%s", _by_flags(warning))
     _report_generation(model, stream.report, given)
     return EXIT_OK
 
@@ -170,15 +179,20 @@ def _refuse_images(identity: catalog.Identity, given: dict[str, Any]) -> None:
 
 
 def _start(model: Any, given: dict[str, Any], knobs: dict[str, Any]) -> Any:
+    options = knobs | reply_flags.options_of(given)
     if model.has_chat_template:
         messages = [{"role": "user", "content": given["message"]}]
         if "system" in given:
             messages.insert(0, {"role": "system", "content": given["system"]})
-        return model.stream_chat(messages, **knobs)
+        # A document has a place for reasoning; on standard output it is part of the text.
+        split = bool(given.get("json"))
+        return model.stream_chat(messages, split_reasoning=split, **options)
     if "system" in given:
         raise UnsupportedError("--system needs a chat template, and this checkpoint has none")
+    if "tools" in given:
+        raise UnsupportedError("--tools needs a chat template, and this checkpoint has none")
     _log.info("the checkpoint has no chat template: the message is continued as it is")
-    return model.stream_generate(given["message"], **knobs)
+    return model.stream_generate(given["message"], **options)
 
 
 def _report_options(
@@ -235,6 +249,8 @@ def _document(source: ResolvedSource, model: Any, report: Any, seconds: float) -
         "schema": 1,
         "source": source.name,
         "text": report.text,
+        "reasoning": report.reasoning,
+        "tool_calls": reply_flags.calls_of(report),
         "token_ids": report.token_ids,
         "stop_reason": report.stop_reason,
         "stop_id": report.stop_id,

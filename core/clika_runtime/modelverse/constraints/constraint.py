@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ __all__ = ["Constraint", "ConstraintState", "compile_constraint", "fill_masks", 
 
 #: Compiled constraints that are kept per tokenizer.
 KEPT = 32
+#: Of a tokenizer: one per model, and one for who names no model.
+KEPT_VOCABULARIES = 4
 
 Masks = NDArray[np.int32]
 
@@ -78,6 +80,11 @@ class ConstraintState:
         return self._vocabulary.size
 
     @property
+    def stop_ids(self) -> frozenset[int]:
+        """The tokens that end a text, where it may end."""
+        return self._vocabulary.ends
+
+    @property
     def accepting(self) -> bool:
         """Whether the text may end here. A stop id is admitted then."""
         return bool(self._matcher.is_accepting())
@@ -132,6 +139,11 @@ class ConstraintState:
             self._check()
             raise InvalidArgumentError(f"constraint: rollback of {count} tokens is not possible")
         self._taken -= count
+
+    @staticmethod
+    def fill(states: Sequence[ConstraintState], masks: Masks) -> dict[int, ClikaRTError]:
+        """The masks of several states at once: `fill_masks`."""
+        return fill_masks(states, masks)
 
     def fork(self) -> ConstraintState:
         """A second state at the same place."""
@@ -287,13 +299,17 @@ def _executor() -> Any:
     return found
 
 
+#: How many ids the logits have, and those that end a text.
+_Ids = tuple[int, frozenset[int]]
+
+
 class _Cache:
     """What has been made for one tokenizer."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.vocabularies: dict[int, Vocabulary] = {}
-        self.constraints: OrderedDict[tuple[int, ConstraintSpec], Constraint] = OrderedDict()
+        self.vocabularies: OrderedDict[_Ids, Vocabulary] = OrderedDict()
+        self.constraints: OrderedDict[tuple[_Ids, ConstraintSpec], Constraint] = OrderedDict()
 
 
 _caches: weakref.WeakKeyDictionary[Tokenizer, _Cache] = weakref.WeakKeyDictionary()
@@ -301,11 +317,15 @@ _caches_lock = threading.Lock()
 
 
 def compile_constraint(
-    tokenizer: Tokenizer, spec: ConstraintSpec, vocab_size: int | None = None
+    tokenizer: Tokenizer,
+    spec: ConstraintSpec,
+    vocab_size: int | None = None,
+    stop_ids: Iterable[int] | None = None,
 ) -> Constraint:
     """Compile a constraint for a tokenizer, or find it: the last 32 of each tokenizer are kept.
 
-    ``vocab_size`` counts the model's logits, default the tokenizer's tokens. Errors:
+    ``vocab_size`` counts the model's logits, default the tokenizer's tokens; ``stop_ids`` end a
+    text, default the tokenizer's. Errors:
     `InvalidArgumentError` with the reason for what cannot be compiled, `UnsupportedError` for a
     tokenizer whose tokens have no bytes of their own, and for a missing ``llguidance``.
 
@@ -314,14 +334,12 @@ def compile_constraint(
     (1536,)
     """
     size = tokenizer.vocab_size if vocab_size is None else vocab_size
-    if not tokenizer.vocab_size <= size < 1 << 24:
-        raise InvalidArgumentError(
-            f"constraint: vocab_size {size} must be at least the {tokenizer.vocab_size} tokens of "
-            f"the tokenizer"
-        )
+    if not 1 <= size < 1 << 24:
+        raise InvalidArgumentError(f"constraint: vocab_size must be in 1 .. 2^24 - 1, got {size}")
+    ids = (size, tokenizer.stop_ids if stop_ids is None else frozenset(stop_ids))
     with _caches_lock:
         cache = _caches.setdefault(tokenizer, _Cache())
-    key = (size, spec)
+    key = (ids, spec)
     with cache.lock:
         for other in [old for old, made in cache.constraints.items() if made.exhausted]:
             del cache.constraints[other]
@@ -329,9 +347,11 @@ def compile_constraint(
         if found is not None:
             cache.constraints.move_to_end(key)
             return found
-        if size not in cache.vocabularies:
-            cache.vocabularies[size] = Vocabulary(tokenizer, size)
-        vocabulary = cache.vocabularies[size]
+        if ids not in cache.vocabularies:
+            cache.vocabularies[ids] = Vocabulary(tokenizer, *ids)
+            while len(cache.vocabularies) > KEPT_VOCABULARIES:
+                cache.vocabularies.popitem(last=False)
+        vocabulary = cache.vocabularies[ids]
     made = Constraint(vocabulary, spec)  # other requests do not wait for it
     with cache.lock:
         made = cache.constraints.setdefault(key, made)

@@ -60,15 +60,17 @@ class Vocabulary:
     """A tokenizer as the library sees it: the bytes of every token, special ones apart.
 
     ``size`` counts the ids of the logits: a model may have more than the tokenizer, and those are
-    never admitted. Any of the tokenizer's stop ids ends a text; where it has none, an id of its own
-    behind all others stands for the end (``padded``), which no model can choose.
+    never admitted, nor are tokens that the model has no logits for. Any of ``stop_ids`` ends a
+    text; where there are none, an id of its own behind all others stands for the end (``padded``),
+    which no model can choose.
     """
 
-    def __init__(self, tokenizer: Tokenizer, size: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, size: int, stop_ids: frozenset[int]) -> None:
         self.size = size
         tokens = [tokenizer.token_bytes(index) or b"" for index in range(size)]
         special = {index for index in tokenizer.special_ids if index < size}
-        ends = sorted(index for index in tokenizer.stop_ids if index < size)
+        ends = sorted(index for index in stop_ids if index < size)
+        self.ends = frozenset(ends)
         self.padded = not ends
         if not ends:
             ends = [size]
@@ -78,7 +80,10 @@ class Vocabulary:
         for index, token in enumerate(tokens):
             if token and index not in special:
                 spelled.setdefault(token, index)
-        source = _Source(tokens, sorted(special), ends[0], tokenizer.bos_id)
+        bos = tokenizer.bos_id
+        if bos is not None and bos >= size:
+            bos = None
+        source = _Source(tokens, sorted(special), ends[0], bos)
         source.encode = _encoder(tokenizer, tokens, spelled)
         lib = library()
         self.tokens = tokens
@@ -108,6 +113,8 @@ def _encoder(
     bytes; else to the longest tokens that fit."""
 
     def same(ids: list[int], data: bytes) -> bool:
+        if any(index >= len(tokens) for index in ids):
+            return False
         return b"".join(tokens[index] for index in ids) == data
 
     def encode(data: bytes) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,13 +99,26 @@ class ConstraintSpec:
 
         ``{"type": "json_schema", "json_schema": {"schema": {...}}}``, ``{"type": "json_object"}``,
         ``{"type": "text"}``; beyond OpenAI's ``{"type": "regex", "regex": ...}``, and ``lark`` and
-        ``choice`` alike. Errors: ``InvalidArgumentError`` saying what is missing.
+        ``choice`` alike. In short: ``{"json_schema": SCHEMA}``, ``{"regex": ...}``, ``{"lark":
+        ...}``, ``{"choice": [...]}``. Errors: ``InvalidArgumentError`` saying what is missing.
 
         >>> ConstraintSpec.read({"type": "choice", "choice": ["yes", "no"]}).kind
         'choice'
+        >>> ConstraintSpec.read({"regex": "[0-9]+"})
+        ConstraintSpec(kind='regex', text='[0-9]+', compact=False)
         """
         if value is None or isinstance(value, cls):
             return value
+        if isinstance(value, Mapping) and len(value) == 1:
+            short: dict[str, Callable[[Any], ConstraintSpec]] = {
+                "json_schema": cls.json_schema,
+                "regex": cls.regex,
+                "lark": cls.lark,
+                "choice": cls.choice,
+            }
+            ((name, text),) = value.items()
+            if name in short:
+                return short[name](text)
         kind = value.get("type") if isinstance(value, Mapping) else None
         if kind == "text":
             return None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 __all__ = [
     "CallArguments",
@@ -77,6 +79,19 @@ class ToolCall:
     name: str
     arguments: str
     id: str = ""
+
+    @property
+    def parsed(self) -> dict[str, Any] | None:
+        """The arguments as Python values; None where Python's reader refuses their text.
+
+        >>> ToolCall("add", '{"a": 1}').parsed
+        {'a': 1}
+        """
+        try:
+            value = json.loads(self.arguments)
+        except (ValueError, RecursionError):
+            return None
+        return value if isinstance(value, dict) else None
 
 
 @dataclass

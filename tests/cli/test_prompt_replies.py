@@ -1,0 +1,139 @@
+"""``SOURCE prompt`` with constraints and tools."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.cli.harness import call
+from tests.cli.test_documents import validated
+from tests.cli.tiny import COUNTING, REPLY, TEMPLATE, write_model
+
+pytest.importorskip("llguidance")
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"kind": {"enum": ["new", "old"]}, "count": {"type": "integer", "maximum": 99}},
+    "required": ["kind"],
+    "additionalProperties": False,
+}
+TOOLS = [{"type": "function", "function": {"name": "book", "parameters": SCHEMA}}]
+HERMES = '{% if tools %}<tool_call>\n{"name": ...}\n</tool_call>{% endif %}' + TEMPLATE
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Answers every conversation with ``Paris!``; its template has no place for tools."""
+    return write_model(tmp_path_factory.mktemp("models") / "paris", REPLY)
+
+
+@pytest.fixture(scope="module")
+def caller(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with a template that writes calls."""
+    path = tmp_path_factory.mktemp("models") / "caller"
+    return write_model(path, REPLY, template=HERMES, window=1024)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
+    (tmp_path / "tools.json").write_text(json.dumps(TOOLS), encoding="utf-8-sig")
+    (tmp_path / "grammar.lark").write_text('start: "<" /[a-z]{3}/ ">"\n')
+    (tmp_path / "bad.json").write_text("{")
+    (tmp_path / "latin").write_bytes(b"\xff\xfe\xfd")
+    (tmp_path / "none.json").write_text("[]")
+    return tmp_path
+
+
+def test_each_constraint(folder: Path, files: Path) -> None:
+    base = (folder, "prompt", "hi", "-q", "--temperature", "1", "--seed", "3")
+    for words, pattern in (
+        (("--regex", "[ab]{4}-[0-9]"), "[ab]{4}-[0-9]\n"),
+        (("--choice", "yes", "--choice", "not at all"), "(yes|not at all)\n"),
+        (("--grammar", files / "grammar.lark"), "<[a-z]{3}>\n"),
+    ):
+        result = call(*base, *words)
+        assert (result.status, result.err) == (0, ""), words
+        assert re.fullmatch(pattern, result.out), (words, result.out)
+    result = call(*base, "--json-schema", files / "schema.json")
+    jsonschema.validate(json.loads(result.out), SCHEMA)
+    result = call(*base, "--json-object", "--max-new-tokens", "40", "--json")
+    document = validated("prompt", result.out)
+    assert document["text"].startswith("{")
+
+
+def test_a_cut_reply_names_the_flag(folder: Path) -> None:
+    result = call(folder, "prompt", "hi", "--regex", "[ab]{30}", "--max-new-tokens", "5")
+    assert result.status == 0 and re.fullmatch("[ab]{5}\n", result.out)
+    assert "ends at --max-new-tokens before its constraint is complete" in result.err
+
+
+def test_a_base_model_is_constrained_too(tmp_path: Path) -> None:
+    model = write_model(tmp_path / "m", COUNTING, template=None)
+    assert call(model, "prompt", "3", "--regex", "[0-9]{4}", "-q").out == "4567\n"
+
+
+def test_a_forced_call(caller: Path, files: Path) -> None:
+    words: tuple[Any, ...] = (caller, "prompt", "hi", "--tools", files / "tools.json", "-q")
+    words = (*words, "--temperature", "1", "--seed", "2", "--max-new-tokens", "600")
+    for choice in ("required", "book"):
+        result = call(*words, "--tool-choice", choice)
+        assert (result.status, result.err) == (0, "")
+        line = json.loads(result.out)
+        assert result.out.count("\n") == 1 and line["name"] == "book"
+        jsonschema.validate(line["arguments"], SCHEMA)
+        document = validated("prompt", call(*words, "--tool-choice", choice, "--json").out)
+        (found,) = document["tool_calls"]
+        assert found["parsed"] == json.loads(found["arguments"]) == line["arguments"]
+        assert (document["text"], document["reasoning"]) == ("", "")
+
+
+def test_tools_without_a_call(caller: Path, files: Path) -> None:
+    words = (caller, "prompt", "hi", "--tools", files / "tools.json", "--greedy", "-q")
+    assert call(*words).out == "Paris!\n"
+    assert call(*words, "--tool-choice", "none", "--regex", "a").out == "a\n"
+    assert validated("prompt", call(*words, "--json").out)["tool_calls"] == []
+
+
+def test_what_a_model_cannot_do(folder: Path, files: Path, tmp_path: Path) -> None:
+    result = call(folder, "prompt", "hi", "--tools", files / "tools.json")
+    assert (result.status, result.out) == (3, "")
+    assert "no place for tools" in result.err
+    base = write_model(tmp_path / "base", COUNTING, template=None)
+    result = call(base, "prompt", "hi", "--tools", files / "tools.json")
+    assert (result.status, result.out) == (3, "")
+    assert "--tools needs a chat template" in result.err
+    result = call(folder, "prompt", "hi", "--regex", "(a")
+    assert (result.status, result.out) == (1, "")
+    assert "this regex cannot be compiled" in result.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--regex", "a", "--json-object"), "--json-object and --regex exclude each other"),
+        (("--regex", ""), "--regex needs a text"),
+        (("--choice", "a", "--choice", ""), "--choice needs a text"),
+        (("--json-schema", "absent"), "--json-schema: absent: No such file"),
+        (("--json-schema", "bad.json"), "the schema is no JSON"),
+        (("--json-schema", "."), "--json-schema: .: Is a directory"),
+        (("--grammar", "latin"), "--grammar: latin is no UTF-8 text"),
+        (("--tools", "bad.json"), "tools: no valid JSON"),
+        (("--tools", "none.json"), "--tools: the list is empty"),
+        (("--tools", "tools.json", "--tool-choice", "fly"), "'fly' is not auto, none, required or"),
+        (("--tools", "tools.json", "--regex", "a"), "--regex and --tools exclude each other"),
+        (("--tool-choice", "none"), "--tool-choice needs --tools"),
+    ],
+)
+def test_wrong_flags_are_refused_before_anything_is_loaded(
+    files: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.chdir(files)
+    result = call("absent.gguf", "prompt", "hi", *words)
+    assert (result.status, result.out) == (2, "")
+    assert message in result.err
