@@ -211,6 +211,8 @@ class Scheduler:
     def _allowed(self, batch: list[Request], work: list[Work]) -> tuple[list[Request], list[Work]]:
         """Asks what the next tokens may be; a request whose mask fails ends and is left out."""
         asked = [item.choice if item.sampling is not None else None for item in work]
+        if not any(asked):
+            return batch, work
         errors = look(asked, self.engine.model.vocab_size)
         if not errors:
             return batch, work

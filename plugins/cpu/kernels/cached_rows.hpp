@@ -180,9 +180,8 @@ CLIKA_INLINE void transpose_words(const uint8_t* const* rows, int64_t offset, vu
 }
 #undef CLIKA_LANES
 
-// columns[d][j] = element d of row j for W rows; `stride` floats lie between columns.
-inline void rows_to_columns(const q8_0* const* rows, int64_t size, float* columns, int64_t stride) {
-  const uint8_t* const* bytes = reinterpret_cast<const uint8_t* const*>(rows);
+// columns[d][j] = element d of row j for W rows of bytes; `stride` floats lie between columns.
+inline void rows_to_columns(q8_0, const uint8_t* const* bytes, int64_t size, float* columns, int64_t stride) {
   int64_t block = 0;
   for (int64_t at = 0; at < size; at += kCodes, block += kCodeBytes) {
     f16 halves[W];
@@ -209,8 +208,7 @@ CLIKA_INLINE void store_columns(const vu (&words)[4], int64_t count, float* colu
     }
   }
 }
-inline void rows_to_columns(const e4m3* const* rows, int64_t size, float* columns, int64_t stride) {
-  const uint8_t* const* bytes = reinterpret_cast<const uint8_t* const*>(rows);
+inline void rows_to_columns(e4m3, const uint8_t* const* bytes, int64_t size, float* columns, int64_t stride) {
   int64_t at = 0;
   for (; at + 16 <= size; at += 16) {
     vu words[4];
@@ -241,8 +239,9 @@ inline void rows_to_columns(const e4m3* const* rows, int64_t size, float* column
 template <class T>
 CLIKA_NOINLINE void codes_to_columns(const T* const* rows, int64_t n, int64_t size, float* columns, int64_t stride) {
   for (int64_t j = 0; j < n; j += W) {
-    const T* group[W];
-    for (int64_t i = 0; i < W; ++i) group[i] = rows[std::min(j + i, n - 1)];
-    rows_to_columns(group, size, columns + j, stride);
+    // Pointers of another type are other objects: each one is converted, not the array.
+    const uint8_t* group[W];
+    for (int64_t i = 0; i < W; ++i) group[i] = reinterpret_cast<const uint8_t*>(rows[std::min(j + i, n - 1)]);
+    rows_to_columns(T{}, group, size, columns + j, stride);
   }
 }
