@@ -8,14 +8,13 @@ import json
 import logging
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import catalog
 from ..sources import ResolvedSource, human_size
 from . import EXIT_FAILURE, EXIT_OK, loading
 from .arguments import Parser, number
-from .files import check_target, write_text
+from .files import check_report, report_files, write_text
 from .profile import StepProfile
 from .report import common_rows, log_rows
 from .stages import Stages, peak_memory
@@ -134,12 +133,7 @@ def check_arguments(arguments: Any, parser: Parser) -> None:
             parser.error(f"argument {flag}: {reason}")
     loading.check_arguments(given, parser)
     if "output" in given:
-        for path in _files(given["output"]):
-            write_text(path, "")
-
-
-def _files(prefix: str) -> tuple[Path, Path]:
-    return check_target(f"{prefix}.csv", force=True), check_target(f"{prefix}.json", force=True)
+        check_report(given["output"])
 
 
 def run(source: ResolvedSource, identity: catalog.Identity, arguments: Any) -> int:
@@ -211,7 +205,7 @@ class _Report:
                 "cell %d:%d with %d sessions: %s", row.isl, row.osl, row.concurrency, row.reason
             )
         if self._prefix is not None:
-            table, document = _files(self._prefix)
+            table, document = report_files(self._prefix)
             write_text(table, "".join(self._lines))
             rows = [asdict(one) for one in self._rows]
             whole = {"schema": SCHEMA, "source": self._source.spec, "rows": rows}

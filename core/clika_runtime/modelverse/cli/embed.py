@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-from pathlib import Path
 from typing import Any
 
 from ..._version import __version__
@@ -13,7 +12,7 @@ from ..console import json_text, show
 from ..sources import ResolvedSource
 from . import EXIT_OK, loading
 from .arguments import Parser
-from .files import check_target, write_text
+from .files import check_report, report_files, write_text
 from .similar import load
 from .tables import csv_text, table
 from .texts import add_texts, check_texts
@@ -40,12 +39,7 @@ def check_arguments(arguments: Any, parser: Parser) -> None:
     check_texts(given, parser)
     loading.check_arguments(given, parser)
     if "output" in given:
-        for path in _files(given["output"]):
-            write_text(path, "")
-
-
-def _files(prefix: str) -> tuple[Path, Path]:
-    return check_target(f"{prefix}.csv", force=True), check_target(f"{prefix}.json", force=True)
+        check_report(given["output"])
 
 
 def run(source: ResolvedSource, identity: catalog.Identity, arguments: Any) -> int:
@@ -63,7 +57,7 @@ def run(source: ResolvedSource, identity: catalog.Identity, arguments: Any) -> i
         "vectors": rows,
     }
     if "output" in given:
-        sheet, whole = _files(given["output"])
+        sheet, whole = report_files(given["output"])
         head = ["index", "text", *(f"v{column}" for column in range(vectors.shape[1]))]
         cells = [[row["index"], row["text"], *row["vector"]] for row in rows]
         write_text(sheet, csv_text(head, cells))

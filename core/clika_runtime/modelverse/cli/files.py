@@ -8,7 +8,7 @@ from pathlib import Path
 from ...errors import ClikaRTError
 from .arguments import UsageError
 
-__all__ = ["check_target", "write_text"]
+__all__ = ["check_report", "check_target", "report_files", "write_text"]
 
 # Failures of the machine; everything else means that the name was a bad one.
 _MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
@@ -30,6 +30,17 @@ def check_target(path: str, *, force: bool = False) -> Path:
     except OSError as error:  # a name longer than the system takes
         raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
     return target
+
+
+def report_files(prefix: str) -> tuple[Path, Path]:
+    """The table and the document that ``--output PREFIX`` names: PREFIX.csv and PREFIX.json."""
+    return check_target(f"{prefix}.csv", force=True), check_target(f"{prefix}.json", force=True)
+
+
+def check_report(prefix: str) -> None:
+    """Makes both files of a report, empty: what cannot be written is said before the work."""
+    for path in report_files(prefix):
+        write_text(path, "")
 
 
 def write_text(path: Path, text: str) -> None:
