@@ -94,8 +94,8 @@ def test_a_load_that_does_not_fit_ends_with_1(model: Path) -> None:
     code = (
         "import sys\n"
         "from clika_runtime.modelverse import fit\n"
-        "from clika_runtime.modelverse.requirements import Place\n"
-        "fit.place_of = lambda device: Place('CPU:0', 'cpu', 70 << 20)\n"
+        "from clika_runtime.modelverse.requirements import BASE, Place\n"
+        "fit.place_of = lambda device: Place('CPU:0', 'cpu', BASE + (8 << 20))\n"
         "from clika_runtime.modelverse.cli import main\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
