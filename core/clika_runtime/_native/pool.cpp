@@ -5,7 +5,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -197,12 +199,18 @@ void leave_processor(int32_t processor) noexcept {
 
 }  // namespace
 
+// A run of pieces that lie side by side. Who joins starts with a share of its own, so that it walks through memory in
+// one stream, and then helps with the others'.
+struct alignas(64) Share {
+  std::atomic<int64_t> next{0};
+  int64_t end = 0;
+};
+
 // A region is open while fewer workers than wanted have joined. Workers join by themselves; the caller closes
 // the region when no piece is left and waits only for those that joined, so a sleeping worker delays nobody.
 struct Pool::Impl {
   // epoch << 32 | wanted << 16 | joined
   alignas(64) std::atomic<uint64_t> state{0};
-  alignas(64) std::atomic<int64_t> next{0};
   alignas(64) std::atomic<uint32_t> finished{0};
   alignas(64) std::atomic<bool> busy{false};  // a region is under way
   // The region, written while it is closed.
@@ -211,6 +219,9 @@ struct Pool::Impl {
   int64_t n = 0;
   int64_t piece = 0;
   int64_t pieces = 0;
+  std::unique_ptr<Share[]> shares{new Share[1]};
+  int64_t share_count = 1;  // of the region
+  int64_t share_room = 1;
   SpinLock failure_lock;
   ErrorPtr failure;
   // Sleep.
@@ -236,15 +247,35 @@ struct Pool::Impl {
   static uint32_t epoch(uint64_t state) { return static_cast<uint32_t>(state >> 32); }
   static bool open(uint64_t state) { return (state & 0xffff) < ((state >> 16) & 0xffff); }
 
-  void run(int32_t worker) noexcept {
+  // Shares for as many threads; fewer where there is no memory.
+  void share_out(int64_t wanted) noexcept {
+    if (wanted > share_room) {
+      Share* made = new (std::nothrow) Share[static_cast<size_t>(wanted)];
+      if (made != nullptr) {
+        shares.reset(made);
+        share_room = wanted;
+      }
+    }
+    share_count = std::max<int64_t>(1, std::min({wanted, share_room, pieces}));
+    for (int64_t i = 0; i < share_count; ++i) {
+      shares[i].next.store(pieces * i / share_count, std::memory_order_relaxed);
+      shares[i].end = pieces * (i + 1) / share_count;
+    }
+  }
+
+  // `place` counts those who joined, the caller being the first.
+  void run(int32_t worker, int64_t place) noexcept {
     region_worker = worker;
     const clika_range_fn call = fn;
     void* const with = arg;
-    for (;;) {
-      const int64_t i = next.fetch_add(1, std::memory_order_relaxed);
-      if (i >= pieces) break;
-      const int64_t begin = i * piece;
-      run_piece(call, with, begin, i + 1 == pieces ? n : begin + piece, worker);
+    for (int64_t turn = 0; turn < share_count; ++turn) {
+      Share& share = shares[(place + turn) % share_count];
+      while (share.next.load(std::memory_order_relaxed) < share.end) {
+        const int64_t i = share.next.fetch_add(1, std::memory_order_relaxed);
+        if (i >= share.end) break;
+        const int64_t begin = i * piece;
+        run_piece(call, with, begin, i + 1 == pieces ? n : begin + piece, worker);
+      }
     }
     region_worker = -1;
     if (region_failure != nullptr) {
@@ -261,11 +292,15 @@ struct Pool::Impl {
     for (;;) {
       detail::Spinner spinner(kSpin);
       bool joined = false;
+      int64_t place = 0;
       while (!joined) {
         uint64_t now = state.load(std::memory_order_acquire);
         if (open(now) && epoch(now) != seen) {
           joined = state.compare_exchange_weak(now, now + 1, std::memory_order_acq_rel);
-          if (joined) seen = epoch(now);
+          if (joined) {
+            seen = epoch(now);
+            place = static_cast<int64_t>(now & 0xffff) + 1;
+          }
           continue;
         }
         if (stopping.load(std::memory_order_acquire)) return;
@@ -281,7 +316,7 @@ struct Pool::Impl {
         lock.unlock();
         leave_processor(caller.load(std::memory_order_relaxed));
       }
-      run(worker);
+      run(worker, place);
       finished.fetch_add(1, std::memory_order_release);
     }
   }
@@ -354,11 +389,11 @@ void Pool::parallel_for(int64_t n, int64_t grain, clika_range_fn fn, void* arg) 
   impl.n = n;
   impl.piece = units_a_piece * grain;
   impl.pieces = (units + units_a_piece - 1) / units_a_piece;
-  impl.next.store(0, std::memory_order_relaxed);
+  impl.share_out(helpers + 1);
   const uint64_t epoch = Impl::epoch(impl.state.load(std::memory_order_relaxed)) + uint64_t{1};
   impl.state.store(epoch << 32 | static_cast<uint64_t>(helpers) << 16, std::memory_order_seq_cst);
   impl.rouse(helpers);
-  impl.run(0);
+  impl.run(0, 0);
   const uint64_t joined = impl.state.fetch_and(~uint64_t{0xffff0000}, std::memory_order_acq_rel) & 0xffff;
   const uint32_t generation = fork_generation.load(std::memory_order_relaxed);
   detail::Backoff backoff;

@@ -7,6 +7,8 @@ block per sequence."""
 
 from __future__ import annotations
 
+import contextlib
+import math
 import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,6 +36,7 @@ __all__ = [
 
 
 MAX_SLOTS = (1 << 31) - 1  # slots are int32
+ALIGNED = 64  # elements: pools start on whole lines of the processor's caches
 
 
 # ---- what a layer may declare
@@ -225,11 +228,17 @@ class CacheStep:
 
 
 def _anonymous(nbytes: int) -> mmap.mmap:
-    """Zeroed private memory that becomes real page by page, as it is written."""
+    """Zeroed private memory that becomes real page by page, as it is written: huge ones where the
+    system has them, since a step of attention over small ones waits for page walks half its
+    time."""
     if not hasattr(mmap, "MAP_PRIVATE"):
         return mmap.mmap(-1, nbytes)
     lazily = getattr(mmap, "MAP_NORESERVE", 0)
-    return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | lazily)
+    memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | lazily)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a wish: it works without
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
 
 
 @dataclass(slots=True)
@@ -294,28 +303,47 @@ class KVCache:
         """Per layer the key and value pools ``[blocks, block_size, heads, d]`` (of q8_0 the bytes
         of a row in place of d), made at first use."""
         if self._pools is None:
-            self._pools = [
-                (self._pool(spec.heads, spec.dk), self._pool(spec.heads, spec.dv))
-                for spec in self.specs
-                if isinstance(spec, KV)
-            ]
+            self._pools = self._make_pools()
         return self._pools
 
-    def _pool(self, heads: int, size: int) -> Any:
-        dtype = self.rows.dtype
-        shape = (self.config.num_blocks, self.block_size, heads, self.rows.width(size))
-        nbytes = shape[0] * shape[1] * heads * self.rows.nbytes(size)
-        # Anonymous memory is zero and costs nothing until a page is written.
-        if crt.Device(self.config.device).type != "cpu":
-            return crt.zeros(shape, dtype=dtype, device=self.config.device)
+    def _make_pools(self) -> list[tuple[Any, Any]]:
+        rows, blocks = self.rows, self.config.num_blocks
+        shapes = [
+            (self.block_size, spec.heads, rows.width(size))
+            for spec in self.specs
+            if isinstance(spec, KV)
+            for size in (spec.dk, spec.dv)
+        ]
+        if crt.Device(self.config.device).type == "cpu":
+            pools = self._side_by_side(shapes)
+        else:
+            pools = [
+                crt.zeros((blocks, *shape), dtype=rows.dtype, device=self.config.device)
+                for shape in shapes
+            ]
+        return list(zip(pools[::2], pools[1::2], strict=True))
+
+    def _side_by_side(self, shapes: list[tuple[int, ...]]) -> list[Any]:
+        """Pools in one stretch of memory in which the blocks of all layers with one number follow
+        each other: so huge pages hold what a short text uses, and no more is taken."""
+        blocks, dtype = self.config.num_blocks, self.rows.dtype
+        starts = [0]  # within the blocks of one number, in elements
+        for shape in shapes:
+            starts.append(starts[-1] + -(-math.prod(shape) // ALIGNED) * ALIGNED)
+        nbytes = max(1, blocks * starts[-1] * dtype.itemsize)
         try:
             memory = _anonymous(nbytes)
         except (OSError, ValueError, OverflowError) as error:
             raise OutOfMemoryError(
-                f"KVCache: a pool of {nbytes} bytes for {shape[0] * shape[1]} tokens cannot be "
+                f"KVCache: pools of {nbytes} bytes for {blocks * self.block_size} tokens cannot be "
                 f"mapped ({error}); lower max_tokens or max_sequences"
             ) from error
-        return crt.Tensor.from_buffer(memory, shape, dtype, mapped=False)
+        pools = []
+        for start, shape in zip(starts, shapes, strict=False):
+            # A tensor of its own for each: they share no element, so no write waits for another's.
+            whole = crt.Tensor.from_buffer(memory, (blocks, starts[-1]), dtype, mapped=False)
+            pools.append(whole[:, start : start + math.prod(shape)].unflatten(1, shape))
+        return pools
 
     # ---- sequences
     @property

@@ -6,6 +6,24 @@
 
 constexpr int64_t kBlock = 64;  // positions of a KV block
 
+// Memory that is asked for while something else is computed, in ascending order and a few lines at a time: so the
+// requests never stand in each other's way.
+struct Ahead {
+  const char* at = nullptr;
+  const char* end = nullptr;
+
+  // Called once for 256 bytes that are computed with; asks for as much.
+  CLIKA_INLINE void step() {
+    if (at >= end) return;
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) __builtin_prefetch(at + 64 * i, 0, 2);
+    at += 256;
+  }
+  void all() {
+    while (at < end) step();
+  }
+};
+
 // ------------------------------------------------------------------ keys as columns
 #if CLIKA_X86 && CLIKA_LEVEL >= 1
 constexpr int64_t kSquare = 8;
@@ -75,12 +93,15 @@ CLIKA_INLINE void transpose_square(const T* const* rows, int64_t column, float* 
 // are zero, what lies beyond is not written.
 template <class T>
 CLIKA_NOINLINE void keys_to_columns(const T* const* rows, int64_t n, int64_t step, int64_t size,
-                                    float* columns) {
+                                    float* columns, Ahead* ahead) {
   int64_t j = 0;
   if (step == 1) {
     for (; j + kSquare <= n; j += kSquare) {
       int64_t d = 0;
-      for (; d + kSquare <= size; d += kSquare) transpose_square(rows + j, d, columns + d * kBlock + j);
+      for (; d + kSquare <= size; d += kSquare) {
+        transpose_square(rows + j, d, columns + d * kBlock + j);
+        ahead->step();
+      }
       for (; d < size; ++d) {
         for (int64_t i = 0; i < kSquare; ++i) columns[d * kBlock + j + i] = to_float(rows[j + i][d]);
       }
@@ -119,7 +140,7 @@ CLIKA_INLINE void score_tile(const float* query, int64_t query_stride, const flo
 // sums[r][e] += sum over j in [begin, end) of weights[r][j] * values[j][e], for R rows and N vectors of e.
 template <int R, int N>
 CLIKA_INLINE void value_tile(const float* weights, const float* const* values, int64_t begin, int64_t end,
-                             int64_t column, float* sums, int64_t sums_stride) {
+                             int64_t column, float* sums, int64_t sums_stride, Ahead* ahead) {
   vf sum[R][N];
   for (int r = 0; r < R; ++r) {
     for (int i = 0; i < N; ++i) sum[r][i] = load(sums + r * sums_stride + column + i * W);
@@ -128,6 +149,7 @@ CLIKA_INLINE void value_tile(const float* weights, const float* const* values, i
     const float* row = values[j] + column;
     vf value[N];
     for (int i = 0; i < N; ++i) value[i] = load(row + i * W);
+    if constexpr (N * W == 64) ahead->step();
     for (int r = 0; r < R; ++r) {
       const vf w = splat(weights[r * kBlock + j]);
       for (int i = 0; i < N; ++i) sum[r][i] = fma(w, value[i], sum[r][i]);
@@ -165,11 +187,11 @@ CLIKA_NOINLINE void scores_of(const float* query, int64_t query_stride, const fl
 }
 template <int R>
 CLIKA_NOINLINE void values_of(const float* weights, const float* const* values, int64_t begin, int64_t end,
-                              int64_t size, float* sums, int64_t sums_stride) {
+                              int64_t size, float* sums, int64_t sums_stride, Ahead* ahead) {
   constexpr int N = tile_vectors<R>();
   int64_t e = 0;
-  for (; e + N * W <= size; e += N * W) value_tile<R, N>(weights, values, begin, end, e, sums, sums_stride);
-  for (; e < size; e += W) value_tile<R, 1>(weights, values, begin, end, e, sums, sums_stride);
+  for (; e + N * W <= size; e += N * W) value_tile<R, N>(weights, values, begin, end, e, sums, sums_stride, ahead);
+  for (; e < size; e += W) value_tile<R, 1>(weights, values, begin, end, e, sums, sums_stride, ahead);
 }
 
 // Any number of rows.
@@ -203,27 +225,27 @@ inline void scores(const float* query, int64_t stride, int64_t rows, const float
   }
 }
 inline void add_values(const float* weights, int64_t rows, const float* const* values, int64_t begin,
-                       int64_t end, int64_t size, float* sums, int64_t stride) {
+                       int64_t end, int64_t size, float* sums, int64_t stride, Ahead* ahead) {
   while (rows > 0) {
     const int64_t r = std::min<int64_t>(rows, kTileRows);
     switch (r) {
       case 1:
-        values_of<1>(weights, values, begin, end, size, sums, stride);
+        values_of<1>(weights, values, begin, end, size, sums, stride, ahead);
         break;
       case 2:
-        values_of<2>(weights, values, begin, end, size, sums, stride);
+        values_of<2>(weights, values, begin, end, size, sums, stride, ahead);
         break;
       case 3:
-        values_of<3>(weights, values, begin, end, size, sums, stride);
+        values_of<3>(weights, values, begin, end, size, sums, stride, ahead);
         break;
       case 4:
-        values_of<4>(weights, values, begin, end, size, sums, stride);
+        values_of<4>(weights, values, begin, end, size, sums, stride, ahead);
         break;
       case 5:
-        values_of<5>(weights, values, begin, end, size, sums, stride);
+        values_of<5>(weights, values, begin, end, size, sums, stride, ahead);
         break;
       default:
-        values_of<6>(weights, values, begin, end, size, sums, stride);
+        values_of<6>(weights, values, begin, end, size, sums, stride, ahead);
         break;
     }
     weights += r * kBlock;

@@ -119,15 +119,16 @@ CLIKA_INLINE void put(const Linear& p, int64_t token, int64_t group, vf sum) {
 }
 
 // The smallest piece worth a thread, out of `units` of `cost` nanoseconds each: a few times what waking a
-// worker takes. Work for two pieces or more is split evenly, large work a little finer, so that a thread that
-// is held up by something else leaves its rest to the others.
+// worker takes. Work for two pieces or more is split evenly: one run of memory for each thread. Work that takes long
+// is split finer, so that a thread that is held up by something else leaves its rest to the others.
 inline int64_t piece(const clika_call* call, int64_t units, double cost) {
   constexpr double kWorthwhile = 3000.0;
+  constexpr double kLong = 400000.0;  // for a thread
   const double total = cost * static_cast<double>(units);
   const int64_t threads = std::max<int64_t>(1, call->core->num_threads());
   int64_t pieces = static_cast<int64_t>(total / kWorthwhile);
   if (pieces <= 1 || threads == 1) return units;
-  if (pieces >= 4 * threads) {
+  if (total >= kLong * static_cast<double>(threads)) {
     pieces = 4 * threads;
   } else if (pieces > threads) {
     pieces = threads;

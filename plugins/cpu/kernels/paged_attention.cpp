@@ -54,7 +54,7 @@ struct State {
 struct Worker {
   float* query;    // [heads][rows][size]
   float* columns;  // [size][kBlock]
-  float* scores;   // [rows][kBlock]
+  float* scores;   // [heads][rows][kBlock]
   float* copies;   // [kBlock][width], where values are not read in place
   State segment;
   State total;
@@ -64,7 +64,7 @@ int64_t worker_floats(const Problem& p, int64_t rows, int64_t heads) {
   const int64_t query = heads * rows * p.size;
   const int64_t copies = p.direct_values ? 0 : kBlock * p.width;
   const int64_t states = 2 * (2 * rows + rows * p.width);
-  const int64_t total = query + p.size * kBlock + rows * kBlock + copies + states;
+  const int64_t total = query + p.size * kBlock + heads * rows * kBlock + copies + states;
   return (total + 16 * 12 + 15) / 16 * 16;  // each part starts on 64 bytes
 }
 
@@ -77,7 +77,7 @@ float* take(float** from, int64_t n) {
 Worker make_worker(const Problem& p, int64_t rows, int64_t heads, float* memory) {
   Worker w;
   w.columns = take(&memory, p.size * kBlock);
-  w.scores = take(&memory, rows * kBlock);
+  w.scores = take(&memory, heads * rows * kBlock);
   w.query = take(&memory, heads * rows * p.size);
   w.copies = p.direct_values ? nullptr : take(&memory, kBlock * p.width);
   for (State* s : {&w.segment, &w.total}) {
@@ -155,15 +155,17 @@ CLIKA_INLINE void visit_pool(const clika_value& pool, F&& f) {
   }
 }
 
-void load_keys(const Problem& p, int64_t sequence, int64_t head, int64_t base, int64_t n, float* columns) {
+void load_keys(const Problem& p, int64_t sequence, int64_t head, int64_t base, int64_t n, float* columns,
+               Ahead* ahead) {
   visit_pool(*p.keys, [&](auto tag) {
     using T = decltype(tag);
     const T* rows[kBlock];
     find_rows(p, *p.keys, sequence, head, base, n, rows);
     if constexpr (sizeof(T) == 1) {
+      ahead->all();
       codes_to_columns(rows, n, p.size, columns, kBlock);
     } else {
-      keys_to_columns(rows, n, p.keys->strides[3], p.size, columns);
+      keys_to_columns(rows, n, p.keys->strides[3], p.size, columns, ahead);
     }
   });
 }
@@ -204,26 +206,26 @@ int64_t element_bytes(int32_t dtype) {
   return dtype == CLIKA_FLOAT32 ? 4 : dtype == CLIKA_UINT8 || dtype == CLIKA_FLOAT8_E4M3 ? 1 : 2;
 }
 
-// Brings positions that come next into the caches: whole rows of `heads` heads in ascending order. The kernel itself
-// reads one head at a time, in steps that the hardware does not see through. A byte of every line is loaded: that sets
-// off the hardware's own reading ahead, which instructions that prefetch do not.
-void fetch_rows(const Problem& p, const clika_value& pool, int64_t sequence, int64_t head, int64_t heads,
-                int64_t from, int64_t to) {
-  if (pool.strides[3] != 1) return;
+// The rows of some heads at positions [from, to), as memory to ask for. None where they do not lie side by side: then
+// the hardware finds them, later.
+Ahead rows_ahead(const Problem& p, const clika_value& pool, int64_t sequence, int64_t head, int64_t heads, int64_t from,
+                 int64_t to) {
+  const bool whole = pool.strides[3] == 1 && (heads == 1 || pool.strides[2] == pool.shape[3]) &&
+                     (pool.shape[2] == heads || to - from <= 1) &&
+                     pool.strides[1] == pool.strides[2] * pool.shape[2];
+  to = std::min(to, from / p.page * p.page + p.page);
+  if (!whole || to <= from) return {};
   const int64_t size = element_bytes(pool.dtype);
-  // The heads of a position are one run where there are no gaps between them.
-  const bool whole = pool.strides[2] == pool.shape[3];
-  const int64_t bytes = (whole ? heads : 1) * pool.shape[3] * size;
-  const int64_t runs = whole ? 1 : heads;
-  const int32_t* pages = p.table + sequence * p.table_stride;
+  const int64_t page = p.table[sequence * p.table_stride + from / p.page];
+  const char* const at = data_of<char>(pool) + size * (page * pool.strides[0] + from % p.page * pool.strides[1] +
+                                                       head * pool.strides[2]);
+  return {at, at + size * (to - from) * pool.strides[1]};
+}
+
+// Reads it at once. A byte of every line is loaded: that sets off the hardware's own reading ahead.
+void fetch(const Ahead& rows) {
   uint32_t sum = 0;
-  for (int64_t j = from; j < to; ++j) {
-    const int64_t offset = pages[j / p.page] * pool.strides[0] + j % p.page * pool.strides[1];
-    for (int64_t r = 0; r < runs; ++r) {
-      const uint8_t* row = data_of<uint8_t>(pool) + (offset + (head + r) * pool.strides[2]) * size;
-      for (int64_t i = 0; i < bytes; i += 64) sum += row[i];
-    }
-  }
+  for (const char* at = rows.at; at < rows.end; at += 64) sum += static_cast<uint8_t>(*at);
   asm volatile("" : : "r"(sum));  // or the loads would not be made
 }
 
@@ -276,6 +278,7 @@ void weigh_rows(const Problem& p, float* scores, const Seen* seen, int64_t count
                 int64_t row) {
   alignas(64) float highest[W] = {};
   alignas(64) float sums[W] = {};
+  alignas(64) float factors[W];
   for (int64_t i = 0; i < count; ++i) highest[i] = finish_scores(p, scores + i * kBlock, seen[i]);
   const vf before = load_partial(state.maximum + row, count);
   const vf top = load(highest);
@@ -283,61 +286,84 @@ void weigh_rows(const Problem& p, float* scores, const Seen* seen, int64_t count
   // Nothing but NaN and -inf: the row becomes NaN, not a row of zeros.
   maximum = select(maximum == splat(kNone), zero(), maximum);
   const vf factor = select(before == maximum, splat(1.0f), vexp_negative(before - maximum));
-  for (int64_t i = 0; i < count; ++i) sums[i] = weigh(scores + i * kBlock, seen[i], maximum[i]);
+  store(highest, maximum);
+  store(factors, factor);
+  for (int64_t i = 0; i < count; ++i) sums[i] = weigh(scores + i * kBlock, seen[i], highest[i]);
   store_partial(state.maximum + row, maximum, count);
   store_partial(state.sum + row, load_partial(state.sum + row, count) * factor + load(sums), count);
-  for (int64_t i = 0; i < count; ++i) scale_values(state.values + (row + i) * p.width, p.width, factor[i]);
+  for (int64_t i = 0; i < count; ++i) scale_values(state.values + (row + i) * p.width, p.width, factors[i]);
 }
 
-// Folds one block into the state of a tile's rows.
-void run_block(const Problem& p, const Tile& tile, int64_t head, int64_t base, const float* query,
-               const State& state, const Worker& w) {
-  const int64_t length = p.lengths[tile.sequence];
-  const int64_t n = std::min(kBlock, length - base);
-  // The tokens that see something of this block: the bounds of what a token sees only ever rise.
-  int64_t begin = 0;
-  int64_t end = tile.count;
-  while (begin < end && p.high(tile.position + begin, length) <= base) ++begin;
-  while (end > begin && p.low(tile.position + end - 1) >= base + n) --end;
-  if (begin == end) return;
-  const int64_t seen_from = std::max<int64_t>(0, p.low(tile.position + begin) - base);
-  const int64_t seen_to = std::min(n, p.high(tile.position + end - 1, length) - base);
-  const float* values[kBlock];
-  load_keys(p, tile.sequence, head, base, seen_to, w.columns);
-  load_values(p, tile.sequence, head, base, seen_to, w.copies, values);
-  // A few rows at a time, up to the last position that one of them sees: what is hidden costs nothing.
-  const int64_t first_row = begin * p.group;
-  const int64_t last_row = end * p.group;
-  const auto seen_by = [&](int64_t row) {
-    const int64_t position = tile.position + (std::min(row + kTileRows, last_row) - 1) / p.group;
-    return std::min(seen_to, p.high(position, length) - base);
-  };
-  for (int64_t r = first_row; r < last_row; r += kTileRows) {
-    scores(query + r * p.size, p.size, std::min<int64_t>(kTileRows, last_row - r), w.columns, p.size, seen_by(r),
-           w.scores + r * kBlock);
+// What a tile sees of a block: the rows (tokens times heads of a group) that see something, and positions.
+struct Block {
+  int64_t base;  // its first position
+  int64_t first_row = 0;
+  int64_t last_row = 0;
+  int64_t from = 0;  // counted from base
+  int64_t to = 0;
+
+  Block(const Problem& p, const Tile& tile, int64_t base) : base(base) {
+    const int64_t length = p.lengths[tile.sequence];
+    const int64_t n = std::min(kBlock, length - base);
+    // The bounds of what a token sees only ever rise.
+    int64_t begin = 0;
+    int64_t end = tile.count;
+    while (begin < end && p.high(tile.position + begin, length) <= base) ++begin;
+    while (end > begin && p.low(tile.position + end - 1) >= base + n) --end;
+    if (begin == end) return;
+    first_row = begin * p.group;
+    last_row = end * p.group;
+    from = std::max<int64_t>(0, p.low(tile.position + begin) - base);
+    to = std::min(n, p.high(tile.position + end - 1, length) - base);
   }
-  for (int64_t r = first_row; r < last_row;) {
+  bool nothing() const { return first_row == last_row; }
+  // The last position that one of the rows from `row` on sees, a few at a time: what is hidden costs nothing.
+  int64_t seen_by(const Problem& p, const Tile& tile, int64_t row) const {
+    const int64_t position = tile.position + (std::min(row + kTileRows, last_row) - 1) / p.group;
+    return std::min(to, p.high(position, p.lengths[tile.sequence]) - base);
+  }
+};
+
+// Turns the keys of a block into weights [rows][kBlock], and folds their maxima and sums into the state of the rows.
+void weigh_keys(const Problem& p, const Tile& tile, int64_t head, const Block& block, const float* query,
+                const State& state, float* columns, float* weights, Ahead* ahead) {
+  const int64_t length = p.lengths[tile.sequence];
+  const int64_t base = block.base;
+  const int64_t last_row = block.last_row;
+  load_keys(p, tile.sequence, head, base, block.to, columns, ahead);
+  for (int64_t r = block.first_row; r < last_row; r += kTileRows) {
+    scores(query + r * p.size, p.size, std::min<int64_t>(kTileRows, last_row - r), columns, p.size,
+           block.seen_by(p, tile, r), weights + r * kBlock);
+  }
+  for (int64_t r = block.first_row; r < last_row;) {
     Seen seen[W];
     int64_t count = 0;
     while (count < W && r + count < last_row) {
       const int64_t position = tile.position + (r + count) / p.group;
       Seen& row = seen[count];
-      row = {std::max<int64_t>(0, p.low(position) - base), std::min(seen_to, p.high(position, length) - base)};
+      row = {std::max<int64_t>(0, p.low(position) - base), std::min(block.to, p.high(position, length) - base)};
       if (row.nothing()) break;
       ++count;
     }
-    if (count > 0) weigh_rows(p, w.scores + r * kBlock, seen, count, state, r);
+    if (count > 0) weigh_rows(p, weights + r * kBlock, seen, count, state, r);
     // A row that sees less than its neighbours, or nothing, weighs the rest with 0.
     const int64_t stop = std::min(last_row, r + std::max<int64_t>(1, count));
     for (int64_t i = 0; r < stop; ++i, ++r) {
-      for (int64_t j = i < count ? seen[i].written() : 0; j < (seen_to + W - 1) / W * W; ++j) {
-        w.scores[r * kBlock + j] = 0.0f;
+      for (int64_t j = i < count ? seen[i].written() : 0; j < (block.to + W - 1) / W * W; ++j) {
+        weights[r * kBlock + j] = 0.0f;
       }
     }
   }
-  for (int64_t r = first_row; r < last_row; r += kTileRows) {
-    add_values(w.scores + r * kBlock, std::min<int64_t>(kTileRows, last_row - r), values, seen_from, seen_by(r),
-               p.width, state.values + r * p.width, p.width);
+}
+
+// Adds the weighted values of a block to the state of the rows.
+void add_block(const Problem& p, const Tile& tile, int64_t head, const Block& block, const float* weights,
+               const State& state, float* copies, Ahead* ahead) {
+  const float* values[kBlock];
+  load_values(p, tile.sequence, head, block.base, block.to, copies, values);
+  for (int64_t r = block.first_row; r < block.last_row; r += kTileRows) {
+    add_values(weights + r * kBlock, std::min<int64_t>(kTileRows, block.last_row - r), values, block.from,
+               block.seen_by(p, tile, r), p.width, state.values + r * p.width, p.width, ahead);
   }
 }
 
@@ -536,7 +562,11 @@ int32_t run_tiles(const clika_call* call, const Problem& p, const Work& work, co
         clear(w.segment, rows, p.width);
         const Span span = span_of(p, tile, s);
         for (int64_t base = span.from; base < span.to; base += kBlock) {
-          run_block(p, tile, head, base, w.query, w.segment, w);
+          const Block block(p, tile, base);
+          if (block.nothing()) continue;
+          Ahead ahead;
+          weigh_keys(p, tile, head, block, w.query, w.segment, w.columns, w.scores, &ahead);
+          add_block(p, tile, head, block, w.scores, w.segment, w.copies, &ahead);
         }
         fold(w.total, w.segment, rows, p.width);
       }
@@ -568,22 +598,31 @@ struct Segments {
 
   void run(int64_t index, int64_t segment, int64_t first_head, int64_t last_head, const Worker& w) const {
     const Tile& tile = work.tiles[index];
-    const int64_t rows = tile.count * p.group;
+    const int64_t tile_rows = tile.count * p.group;
     const int64_t length = p.lengths[tile.sequence];
     for (int64_t h = first_head; h < last_head; ++h) {
-      load_query(p, tile, h, w.query + (h - first_head) * rows * p.size);
-      clear(state(index, segment, h), rows, p.width);
+      load_query(p, tile, h, w.query + (h - first_head) * tile_rows * p.size);
+      clear(state(index, segment, h), tile_rows, p.width);
     }
+    // Values come into the caches while keys are computed with, and the next block's keys meanwhile.
     const Span span = span_of(p, tile, work.first + segment);
+    const int64_t heads = last_head - first_head;
+    const auto rows = [&](const clika_value& pool, int64_t base) {
+      return rows_ahead(p, pool, tile.sequence, first_head, heads, base, std::min(length, base + kBlock));
+    };
+    fetch(rows(*p.keys, span.from));
     for (int64_t base = span.from; base < span.to; base += kBlock) {
-      const int64_t heads = last_head - first_head;
-      for (int64_t h = first_head; h < last_head; ++h) {
-        // Each head asks for its share of the next block.
-        const int64_t from = base + kBlock + (h - first_head) * kBlock / heads;
-        const int64_t to = std::min(length, base + kBlock + (h - first_head + 1) * kBlock / heads);
-        fetch_rows(p, *p.keys, tile.sequence, first_head, heads, from, to);
-        fetch_rows(p, *p.values, tile.sequence, first_head, heads, from, to);
-        run_block(p, tile, h, base, w.query + (h - first_head) * rows * p.size, state(index, segment, h), w);
+      const Block block(p, tile, base);
+      Ahead ahead = rows(*p.values, base);
+      for (int64_t i = 0; i < heads && !block.nothing(); ++i) {
+        const float* query = w.query + i * tile_rows * p.size;
+        weigh_keys(p, tile, first_head + i, block, query, state(index, segment, first_head + i), w.columns,
+                   w.scores + i * tile_rows * kBlock, &ahead);
+      }
+      ahead = rows(*p.keys, base + kBlock);
+      for (int64_t i = 0; i < heads && !block.nothing(); ++i) {
+        add_block(p, tile, first_head + i, block, w.scores + i * tile_rows * kBlock,
+                  state(index, segment, first_head + i), w.copies, &ahead);
       }
     }
   }

@@ -133,10 +133,11 @@ struct Tile {
     const int64_t end = h.seen(from + count - 1);
     for (int64_t base = 0; base < end; base += kBlock) {
       const int64_t n = std::min(kBlock, h.positions - base);
+      Ahead ahead;
       visit_float(h.key->dtype, [&](auto tag) {
         const decltype(tag)* rows[kBlock];
         find_keys(key + base * key_step, n, rows);
-        keys_to_columns(rows, n, h.key->strides[h.key->rank - 1], h.size, r.columns);
+        keys_to_columns(rows, n, h.key->strides[h.key->rank - 1], h.size, r.columns, &ahead);
       });
       scores(r.query, h.size, count, r.columns, h.size, n, r.scores);
       for (int64_t i = 0; i < count; ++i) {
@@ -152,7 +153,7 @@ struct Tile {
         load_value(to, h.value->data, at, h.value->strides[h.value->rank - 1], h.value_size);
         for (int64_t e = h.value_size; e < width; ++e) to[e] = 0.0f;
       }
-      add_values(r.scores, count, rows, 0, n, width, r.sums, width);
+      add_values(r.scores, count, rows, 0, n, width, r.sums, width, &ahead);
     }
     for (int64_t i = 0; i < count; ++i) {
       const float by = r.total[i];

@@ -138,7 +138,14 @@ CLIKA_INLINE void store(f16* p, vf x) {
 }
 #endif
 
-// The first n lanes (n < W); the others are zero and are not touched in memory.
+// The first n lanes (n <= W); the others are zero and are not touched in memory.
+#if CLIKA_X86 && CLIKA_LEVEL == 2
+CLIKA_INLINE __mmask16 first_lanes(int64_t n) { return static_cast<__mmask16>((1u << n) - 1u); }
+CLIKA_INLINE vf load_partial(const float* p, int64_t n) { return (vf)_mm512_maskz_loadu_ps(first_lanes(n), p); }
+CLIKA_INLINE void store_partial(float* p, vf x, int64_t n) {
+  _mm512_mask_storeu_ps(p, first_lanes(n), (__m512)x);
+}
+#endif
 template <class T>
 CLIKA_INLINE vf load_partial(const T* p, int64_t n) {
   T part[W] = {};
@@ -196,6 +203,27 @@ CLIKA_INLINE vf round_small(vf x) {
 }
 
 // ------------------------------------------------------------------ reductions, one fixed tree
+#if CLIKA_X86 && CLIKA_LEVEL >= 1
+#if CLIKA_LEVEL == 2
+#define CLIKA_EIGHT(combine, x) \
+  _mm256_##combine##_ps(_mm512_castps512_ps256((__m512)x), _mm512_maskz_extractf32x8_ps(0xff, (__m512)x, 1))
+#else
+#define CLIKA_EIGHT(combine, x) (__m256) x
+#endif
+// Lane i meets lane i + 8, then i + 4, i + 2, i + 1. Where a lane is no number, max and min give the second one.
+#define CLIKA_HALVES(name, combine)                                                               \
+  CLIKA_INLINE float name(vf x) {                                                                 \
+    const __m256 eight = CLIKA_EIGHT(combine, x);                                                 \
+    const __m128 four =                                                                           \
+        _mm_##combine##_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));       \
+    const __m128 two = _mm_##combine##_ps(four, _mm_movehl_ps(four, four));                       \
+    return _mm_cvtss_f32(_mm_##combine##_ss(two, _mm_shuffle_ps(two, two, 1)));                   \
+  }
+CLIKA_HALVES(reduce_add, add)
+CLIKA_HALVES(reduce_max, max)
+CLIKA_HALVES(reduce_min, min)
+#undef CLIKA_EIGHT
+#else
 #define CLIKA_HALVES(name, combine)                  \
   CLIKA_INLINE float name(vf x) {                    \
     float part[W];                                   \
@@ -212,6 +240,7 @@ CLIKA_INLINE vf round_small(vf x) {
 CLIKA_HALVES(reduce_add, a + b)
 CLIKA_HALVES(reduce_max, a > b ? a : b)
 CLIKA_HALVES(reduce_min, a < b ? a : b)
+#endif
 #undef CLIKA_HALVES
 
 // ------------------------------------------------------------------ exp
