@@ -796,6 +796,9 @@ class Edits(_Base):
         open_args = []
         for arg in record.tensors:
             if arg.name not in settings:
+                if arg.sequence and arg.optional:
+                    given[arg.name] = None  # a node cannot tell where one list of inputs ends
+                    continue
                 open_args.append(arg)
             elif not _is_operand(arg, settings[arg.name]):
                 raise InvalidArgumentError(

@@ -859,7 +859,7 @@ def _fits(arg: Any, value: Any) -> bool:
     """Whether a value is one that the argument's declaration allows."""
     number = type(value) in (bool, int, float)
     if arg.kind == "tensor":
-        if arg.sequence:
+        if arg.sequence and (value is not None or not arg.optional):
             return type(value) is list and all(type(item) is Port for item in value)
         return (
             type(value) is Port or value is None and arg.optional or number and bool(arg.number)

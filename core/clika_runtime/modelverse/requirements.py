@@ -31,6 +31,7 @@ from clika_runtime.io import TensorInfo
 from .cache import CacheConfig, bytes_per_token
 from .cache_rows import row_format
 from .knobs import COMPUTE_DTYPES
+from .modules import GatedMLP
 from .sources import human_size
 
 __all__ = [
@@ -219,7 +220,8 @@ def budget_of(
         loading=max(weights.loading, weights.held + added.held + added.passing),
         exact=weights.exact or added.widest > 0,
     )
-    parts = _Running(model, compute, request, weights, host, added.widest)
+    packed = {slot for slot, name in names.items() if tensors[name].packed}
+    parts = _Running(model, compute, request, weights, host, added.widest, packed)
     tokenizer = vocabulary * (TOKEN_BYTES if merges else PIECE_BYTES) if host else 0
     base = BASE if host else 0
     building = merges * MERGE_BYTES if host else 0
@@ -355,13 +357,14 @@ class _Running:
         weights: _Weights,
         host: bool,
         added: int,
+        packed: set[str],
     ) -> None:
         self._request = request
         self._tables = weights.gathered
         self._host = host
         self._element = int(compute.nbytes(1))
         self._vocabulary = int(model.vocab_size)
-        self._widest, self._inputs = _widths(model)
+        self._widest, self._inputs = _widths(model, packed)
         self._widest += added
         self._code_bytes = 4.0 if weights.exact else FAST_CODE_BYTES
         rows = row_format(request.cache_dtype)
@@ -373,7 +376,9 @@ class _Running:
             return 0
         asked = self._request
         config = CacheConfig(window, asked.sequences, asked.layout)
-        return config.num_blocks * config.tokens_per_block * self.cache_per_token
+        total = config.num_blocks * config.tokens_per_block * self.cache_per_token
+        # The pools stand on huge pages.
+        return _pages(total) if self._host and total >= HUGE_PAGE else total
 
     def activations(self, window: int) -> int:
         """Arenas of the plans: one that takes a chunk, a second one where a text has several, and
@@ -406,15 +411,20 @@ class _Running:
         )
 
 
-def _widths(model: nn.Module) -> tuple[int, tuple[int, ...]]:
+def _widths(model: nn.Module, packed: set[str]) -> tuple[int, tuple[int, ...]]:
     """(elements per token at the widest moment of a block, the widths that products read).
 
     A block keeps the residual and, of the products that stand in one module (queries, keys, values
-    and output; gate, up and down), for each the wider of what it reads and what it gives."""
+    and output; gate, up and down), for each the wider of what it reads and what it gives. Packed
+    weights of a gate and its other half give one result, which the next product reads."""
     groups: dict[str, int] = {}
     inputs: set[int] = set()
     residual = 0
+    counted: dict[str, int] = {}  # elements of layers that are not as above
     for name, module in model.named_modules():
+        if isinstance(module, GatedMLP) and f"{name}.gate_proj.weight" in packed:
+            counted[f"{name}.up_proj"] = 0
+            counted[f"{name}.down_proj"] = module.down_proj.out_features
         if isinstance(module, nn.Embedding):
             residual = max(residual, int(module.weight.shape[1]))
         if not isinstance(module, nn.Linear):
@@ -423,5 +433,5 @@ def _widths(model: nn.Module) -> tuple[int, tuple[int, ...]]:
         inputs.add(columns)
         parent = name.rpartition(".")[0]
         if parent:  # the head's logits are counted by themselves
-            groups[parent] = groups.get(parent, 0) + max(rows, columns)
+            groups[parent] = groups.get(parent, 0) + counted.get(name, max(rows, columns))
     return residual + max(groups.values(), default=0), tuple(sorted(inputs))

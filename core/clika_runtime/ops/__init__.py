@@ -34,6 +34,7 @@ _GROUPS = {
         "tanhshrink softsign mish logsigmoid leaky_relu threshold prelu glu"
     ),
     "gated": "swiglu geglu reglu situ",
+    "linears": "linears gated_linear",
     "arithmetic": (
         "add sub mul div pow maximum minimum remainder fmod floor_divide fmax fmin heaviside "
         "copysign gcd lcm atan2 hypot logaddexp logaddexp2 nextafter float_power ldexp frexp"

@@ -381,6 +381,15 @@ def full(
     dtype: dtype | None = None,
     device: Device | str | None = None,
 ) -> Tensor: ...
+def gated_linear(
+    input: Tensor,
+    gate: Tensor,
+    up: Tensor,
+    gate_bias: Tensor | None = None,
+    up_bias: Tensor | None = None,
+    activation: Literal['swiglu', 'geglu', 'geglu_tanh'] = 'swiglu',
+    mode: Literal['exact', 'fast'] = 'exact',
+) -> Tensor: ...
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor: ...
 def gcd(input: Tensor | float, other: Tensor | float) -> Tensor: ...
 def ge(input: Tensor | float, other: Tensor | float) -> Tensor: ...
@@ -543,6 +552,12 @@ def linear(
     bias: Tensor | None = None,
     mode: Literal['exact', 'fast'] = 'exact',
 ) -> Tensor: ...
+def linears(
+    input: Tensor,
+    weights: Sequence[Tensor],
+    biases: Sequence[Tensor] | None = None,
+    mode: Literal['exact', 'fast'] = 'exact',
+) -> tuple[Tensor, ...]: ...
 def linspace(
     start: float | Tensor,
     end: float | Tensor,

@@ -357,7 +357,8 @@ def call(case: Case, device: Any, planned: bool = False) -> tuple[tuple[Any, ...
     options: dict[str, Any] = {}
     for arg, value in zip(record.args, case.args, strict=True):
         if arg.kind == "tensor":
-            value = [enter(item) for item in value] if arg.sequence else enter(value)
+            listed = arg.sequence and value is not None
+            value = [enter(item) for item in value] if listed else enter(value)
         elif arg.type == "device":
             value = device
         if arg.keyword_only:

@@ -7,21 +7,8 @@
 #pragma once
 
 }  // namespace
-#include "panels.hpp"
+#include "linear_tables.hpp"
 namespace {
-
-struct Linear {
-  const clika_call* call;
-  const clika_value* weight;
-  const void* x;
-  void* out;
-  const float* bias;  // padded to whole groups, or null
-  int32_t x_dtype;
-  int32_t out_dtype;
-  int64_t m;  // tokens
-  int64_t n;  // rows of the weight
-  int64_t k;  // columns of the weight
-};
 
 inline float element_at(const void* data, int32_t dtype, int64_t i) {
   if (dtype == CLIKA_FLOAT32) return static_cast<const float*>(data)[i];
@@ -50,10 +37,10 @@ CLIKA_INLINE void with_tile(int64_t tokens, const Body& body) {
   body(std::integral_constant<int, Most>{});
 }
 
-// Fills `p` from the call; CLIKA_OK or the recorded error. `*empty` says that there is nothing left to do.
-inline int32_t read_call(const clika_call* call, Linear* p, bool* empty) {
+// Fills `p` from the parts of a call; CLIKA_OK or the recorded error. `*empty` says that there is nothing left to do.
+inline int32_t read_product(const clika_call* call, const clika_value& weight, const clika_value* given_bias,
+                            const clika_value& out, Linear* p, bool* empty) {
   const clika_value& x = call->inputs[0];
-  const clika_value& weight = call->inputs[1];
   if (weight.scheme != CLIKA_DENSE) {
     const int32_t status = check_weight(call, weight, "linear");
     if (status != CLIKA_OK) return status;
@@ -75,12 +62,12 @@ inline int32_t read_call(const clika_call* call, Linear* p, bool* empty) {
   for (int32_t i = 0; i + 1 < x.rank; ++i) p->m *= x.shape[i];
   p->x = x.data;
   p->x_dtype = x.dtype;
-  p->out = call->outputs[0].data;
-  p->out_dtype = call->outputs[0].dtype;
+  p->out = out.data;
+  p->out_dtype = out.dtype;
   p->bias = nullptr;
   *empty = p->m == 0 || p->n == 0;
-  if (present(call, 2)) {
-    const clika_value& bias = call->inputs[2];
+  if (given_bias != nullptr) {
+    const clika_value& bias = *given_bias;
     if (bias.rank != 1 || bias.shape[0] != p->n) {
       return refuse(call, CLIKA_INVALID_ARGUMENT,
                     "linear: the bias must have the weight's %" PRId64 " rows, got %d dimensions of %" PRId64,
@@ -96,12 +83,29 @@ inline int32_t read_call(const clika_call* call, Linear* p, bool* empty) {
   return CLIKA_OK;
 }
 
-// Writes the sums of one token for the rows of one group.
+inline int32_t read_call(const clika_call* call, Linear* p, bool* empty) {
+  const clika_value* bias = present(call, 2) ? &call->inputs[2] : nullptr;
+  return read_product(call, call->inputs[1], bias, call->outputs[0], p, empty);
+}
+
+// Packed weights are read in this level's layout, or as published.
+inline int32_t check_layout(const clika_call* call, const Linear& p) {
+  const int32_t layout = p.weight->layout;
+  if (layout == CLIKA_LAYOUT_PUBLISHED || layout == kGroup) return CLIKA_OK;
+  return refuse(call, CLIKA_UNSUPPORTED, "linear: the weight is packed in groups of %d rows, this level reads %d",
+                static_cast<int>(layout), kGroup);
+}
+
+// The sums of one token for the rows of one group, with their bias.
+CLIKA_INLINE vf with_bias(const Linear& p, int64_t group, vf sum) {
+  return p.bias ? sum + load(p.bias + group * kGroup) : sum;
+}
+
+// Writes results of one token for the rows of one group.
 CLIKA_INLINE void put(const Linear& p, int64_t token, int64_t group, vf sum) {
   const int64_t row = group * kGroup;
   const int64_t at = token * p.n + row;
   const int64_t rows = p.n - row;
-  if (p.bias) sum += load(p.bias + row);
   const auto write = [&](auto* out) {
     if (rows >= W) {
       store(out + at, sum);
@@ -256,7 +260,6 @@ CLIKA_INLINE vu one_exact_word(const Format& format, int part, int j) {
 // ------------------------------------------------------------------ integer dots over quantized activations
 // A few tokens meet the packed weight itself; many meet panels of 256 columns of a group, unpacked once: the same codes,
 // scales and minima, so the same bits.
-constexpr int kDirectTokens = CLIKA_X86 && CLIKA_LEVEL == 2 ? 8 : 4;
 constexpr int kPanelColumns = 256;
 
 // What sums of activations are for, see CodeSums.
@@ -396,7 +399,7 @@ using PartOf = PanelPart<kPanelCodes<Format::kCodes>, Format::kHalves, Format::k
 
 // Unpacks `count` block columns of a packed group.
 template <class Format>
-inline void fill_panel(const uint8_t* column, int64_t count, uint8_t* panel) {
+void fill_panel(const uint8_t* column, int64_t count, uint8_t* panel) {
   using Part = PartOf<Format>;
   constexpr int64_t kBytes = kGroup * static_cast<int64_t>(sizeof(typename Format::Block));
   const auto put = [&](int j, vu words) {
@@ -426,383 +429,74 @@ inline void fill_panel(const uint8_t* column, int64_t count, uint8_t* panel) {
   }
 }
 
-// A weight as the integer modes see it: groups of rows, published ones repacked where they are read.
-template <class Format>
-struct PackedWeight {
-  using Block = typename Format::Block;
-  static constexpr int64_t kBytes = kGroup * static_cast<int64_t>(sizeof(Block));
-  const uint8_t* data;
-  int64_t rows;
-  int64_t blocks;
-  bool published;
-
-  explicit PackedWeight(const Linear& p)
-      : data(static_cast<const uint8_t*>(p.weight->data)),
-        rows(p.n),
-        blocks(p.k / Block::kColumns),
-        published(p.weight->layout == CLIKA_LAYOUT_PUBLISHED) {}
-  int64_t group_bytes() const { return blocks * kBytes; }
-  // Block columns [first, last) of a group, the first of them at the pointer; `room` is where a published one is
-  // repacked.
-  const uint8_t* columns(int64_t group, int64_t first, int64_t last, uint8_t* room) const {
-    if (!published) return data + (group * blocks + first) * kBytes;
-    const int64_t stride = blocks * static_cast<int64_t>(sizeof(Block));
-    pack_group<kGroup, Block>(data + group * kGroup * stride, stride,
-                              std::min<int64_t>(kGroup, rows - group * kGroup), first, last, room);
-    return room;
-  }
-};
-
-inline uint8_t* scratch_bytes(const Linear& p, int64_t bytes) {
-  return static_cast<uint8_t*>(
-      p.call->core->scratch(p.call, static_cast<size_t>(std::max<int64_t>(64, bytes))));
+// ---- the table of a format
+template <class Format, int T>
+void multiply_group(const uint8_t* group, const uint8_t* tile, int64_t blocks, float* to) {
+  vf sums[T];
+  multiply_tile<Format, T>(group, tile, blocks, sums);
+  for (int t = 0; t < T; ++t) store(to + t * W, sums[t]);
 }
-
-// All tokens, quantized in tiles of `most`, the last of which is filled up where `even`; null where scratch could not
-// be had.
 template <class Format>
-uint8_t* quantize_tokens(const Linear& p, int64_t most, bool even) {
-  constexpr int kHalves = Format::kHalves;
-  const int64_t tiles = (p.m + most - 1) / most;
-  const int64_t bytes = tile_bytes<kHalves>(p.k / kBlock, most);
-  uint8_t* tokens = scratch_bytes(p, tiles * bytes);
-  if (!tokens) return nullptr;
-  const QuantizeTile quantize = quantize_tiles.of(p.x_dtype, kHalves);
-  const int64_t row = p.k * (p.x_dtype == CLIKA_FLOAT32 ? 4 : 2);
-  const double cost = 0.3 * static_cast<double>(most * p.k);
-  parallel(p.call, tiles, piece(p.call, tiles, cost), [&](int64_t begin, int64_t end, int32_t) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t rows = std::min(most, p.m - i * most);
-      quantize(static_cast<const uint8_t*>(p.x) + i * most * row, p.k, rows, even ? most : rows, kSums<Format>,
-               tokens + i * bytes);
-    }
-  });
-  return tokens;
+void repack_group(const uint8_t* rows, int64_t stride, int64_t valid, int64_t first, int64_t last, uint8_t* to) {
+  pack_group<kGroup, typename Format::Block>(rows, stride, valid, first, last, to);
 }
+template <class Format>
+int32_t multiply_exactly(const Linear& p);
 
 template <class Format>
-int32_t run_direct(const Linear& p) {
-  const PackedWeight<Format> weight(p);
-  const int64_t threads = std::max<int64_t>(1, p.call->core->num_threads());
-  uint8_t* room = weight.published ? scratch_bytes(p, threads * weight.group_bytes()) : nullptr;
-  if (weight.published && !room) return CLIKA_UNAVAILABLE;
-  const int64_t groups = group_count(p.n, kGroup);
-  // Nanoseconds: at 16 bytes each when one token streams the weights, at 128 operations each otherwise.
-  const double cost = std::max(static_cast<double>(weight.group_bytes()) / 16.0,
-                               static_cast<double>(kGroup * p.k * 2 * p.m) / 128.0);
-  int32_t status = CLIKA_OK;
-  with_tile<kDirectTokens>(p.m, [&](auto size) {
-    const uint8_t* tokens = quantize_tokens<Format>(p, size(), true);
-    if (!tokens) {
-      status = CLIKA_UNAVAILABLE;
-      return;
-    }
-    parallel(p.call, groups, piece(p.call, groups, cost), [&](int64_t begin, int64_t end, int32_t worker) {
-      for (int64_t g = begin; g < end; ++g) {
-        vf sums[size()];
-        const uint8_t* data = weight.columns(g, 0, weight.blocks, room + worker * weight.group_bytes());
-        multiply_tile<Format, size()>(data, tokens, weight.blocks, sums);
-        for (int t = 0; t < size() && t < p.m; ++t) put(p, t, g, sums[t]);
-      }
-    });
-  });
-  return status;
+constexpr IntegerFormat integer_format(int32_t scheme) {
+  IntegerFormat f = {};
+  f.scheme = scheme;
+  f.columns = Format::Block::kColumns;
+  f.bytes = static_cast<int64_t>(sizeof(typename Format::Block));
+  f.exact = multiply_exactly<Format>;
+  if constexpr (Format::kCodes != Codes::kFloats) {
+    f.halves = Format::kHalves;
+    f.minimum = Format::kMinimum;
+    f.codes = static_cast<int32_t>(PartOf<Format>::kCodes);
+    f.sums = kSums<Format>;
+    f.part_bytes = PartOf<Format>::kBytes;
+    f.multiply[0] = multiply_group<Format, 1>;
+    f.multiply[1] = multiply_group<Format, 2>;
+    f.multiply[2] = multiply_group<Format, 4>;
+    if constexpr (kDirectTokens > 4) f.multiply[3] = multiply_group<Format, 8>;
+    f.repack = repack_group<Format>;
+    f.fill = fill_panel<Format>;
+  }
+  return f;
 }
 
-template <class Format>
-int32_t run_panels(const Linear& p) {
-  const int64_t T = panel_kernels.tokens;
-  const int64_t G = panel_kernels.groups;
-  constexpr int64_t kBlocks = kPanelColumns / Format::Block::kColumns;
-  constexpr int64_t kRoom = kBlocks * PackedWeight<Format>::kBytes;
-  constexpr int64_t kPanels = kMostPanelGroups * kPanelColumns / kBlock * PartOf<Format>::kBytes;
-  const PackedWeight<Format> weight(p);
-  const uint8_t* tokens = quantize_tokens<Format>(p, T, false);
-  if (!tokens) return CLIKA_UNAVAILABLE;
-  const int64_t act_blocks = p.k / kBlock;
-  const int64_t bytes = tile_bytes<Format::kHalves>(act_blocks, T);
-  const PanelKernel* kernels =
-      panel_kernels.at[static_cast<int>(PartOf<Format>::kCodes)][Format::kHalves - 1][Format::kMinimum];
-
-  // A unit is a strip of groups times a run of tiles: their sums, and the tokens' part that meets a panel, stay in
-  // the second-level cache.
-  constexpr int64_t kStrip = 8;
-  const int64_t tiles = (p.m + T - 1) / T;
-  const int64_t groups = group_count(p.n, kGroup);
-  const int64_t threads = std::max<int64_t>(1, p.call->core->num_threads());
-  const int64_t wanted = threads > 1 ? 4 * threads : 1;
-  const int64_t strip = std::max(G, std::min(kStrip, groups / wanted / G * G));
-  const int64_t strips = group_count(groups, strip);
-  int64_t run = std::min(256 / T, tiles);
-  if (strips < wanted) run = std::max<int64_t>(1, std::min(run, tiles * strips / wanted));
-  const int64_t runs = group_count(tiles, run);
-  const int64_t sums_bytes = strip * run * T * W * static_cast<int64_t>(sizeof(float));
-  const int64_t worker_bytes = (sums_bytes + kPanels + (weight.published ? kRoom : 0) + 63) / 64 * 64;
-  uint8_t* memory = scratch_bytes(p, threads * worker_bytes);
-  if (!memory) return CLIKA_UNAVAILABLE;
-  const double cost = static_cast<double>(strip * kGroup * p.k * 2) *
-                      static_cast<double>(std::min(p.m, run * T)) / 128.0;
-  const int64_t units = strips * runs;
-  parallel(p.call, units, piece(p.call, units, cost), [&](int64_t begin, int64_t end, int32_t worker) {
-    uint8_t* own = memory + worker * worker_bytes;
-    float* sums = reinterpret_cast<float*>(own);
-    uint8_t* panels = own + sums_bytes;
-    const int64_t pitch = run * T * W;  // from group to group
-    for (int64_t u = begin; u < end; ++u) {
-      const int64_t first_group = u / runs * strip;
-      const int64_t last_group = std::min(groups, first_group + strip);
-      const int64_t first_tile = u % runs * run;
-      const int64_t last_tile = std::min(tiles, first_tile + run);
-      std::memset(sums, 0, static_cast<size_t>(sums_bytes));
-      for (int64_t b = 0; b < weight.blocks; b += kBlocks) {
-        const int64_t columns = std::min(kBlocks, weight.blocks - b);
-        const int64_t parts = columns * kParts<Format>;
-        for (int64_t g = first_group; g < last_group; g += G) {
-          for (int64_t i = 0; i < G; ++i) {
-            uint8_t* panel = panels + i * parts * PartOf<Format>::kBytes;
-            if (g + i < last_group) {
-              fill_panel<Format>(weight.columns(g + i, b, b + columns, panels + kPanels), columns, panel);
-            } else {  // its sums are not written
-              std::memset(panel, 0, static_cast<size_t>(parts * PartOf<Format>::kBytes));
-            }
-          }
-          float* to = sums + (g - first_group) * pitch;
-          for (int64_t i = first_tile; i < last_tile; ++i) {
-            const int64_t count = std::min(T, p.m - i * T);
-            const uint8_t* tile = tokens + i * bytes;
-            const int64_t block = act_bytes(Format::kHalves, count);
-            const int64_t first = b * kParts<Format>;
-            const uint8_t* fine = tile + act_blocks * block +
-                                  first * count * static_cast<int64_t>(sizeof(FineCodes<Format::kHalves>));
-            kernels[count - 1](panels, parts, tile + first * block, fine, to + (i - first_tile) * T * W, pitch);
-          }
-        }
-      }
-      for (int64_t i = first_tile; i < last_tile; ++i) {
-        for (int64_t t = 0; t < std::min(T, p.m - i * T); ++t) {
-          const float* from = sums + ((i - first_tile) * T + t) * W;
-          for (int64_t g = first_group; g < last_group; ++g) {
-            put(p, i * T + t, g, load(from + (g - first_group) * pitch));
-          }
-        }
-      }
-    }
-  });
-  return CLIKA_OK;
-}
-
-// ------------------------------------------------------------------ exact: float32 values, float32 products
-// A source gives fill(group, first, last, panel): the exact values of columns [first, last) of a group's
-// rows, column by column. Four groups meet a tile of tokens at a time.
-constexpr int64_t kExactTiles = 16;  // tiles that share decoded panels
-
-// The exact products of one token with G groups, straight from a packed block column of each: in the order
-// and with the bits of exact_kernels, without a panel.
-template <class Format, int G, int... Is>
-CLIKA_INLINE void multiply_column(const Format (&formats)[G], int part, const float* x, vf (&sums)[G],
-                                  std::integer_sequence<int, Is...>) {
-  constexpr int kWords = 8 / Format::kHalves;
-  // Eight columns that are found at once are used at once, where there are registers for it.
-  constexpr int kStep = kGivesWords<Format> && CLIKA_LEVEL >= 1 ? 2 : 1;
-#pragma GCC unroll 2
-  for (int h = 0; h < Format::kHalves; ++h) {
-    const Exact<Format> exact[G] = {{formats[Is], part, h}...};
-#pragma GCC unroll 8
-    for (int j = h * kWords; j < (h + 1) * kWords; j += kStep) {
-      if constexpr (kStep == 2) {
-#pragma GCC unroll 4
-        for (int g = 0; g < G; ++g) {
-          const Words words = exact_words(formats[g], part, j);
-#pragma GCC unroll 8
-          for (int c = 0; c < 8; ++c) {
-            const vf value = exact[g].value(c < 4 ? words.first : words.second, c % 4);
-            sums[g] = fma(value, splat(x[4 * j + c]), sums[g]);
-          }
-        }
-      } else {
-        vu words[G];
-        for (int g = 0; g < G; ++g) words[g] = one_exact_word(formats[g], part, j);
-#pragma GCC unroll 4
-        for (int c = 0; c < 4; ++c) {
-          const vf s = splat(x[4 * j + c]);
-          for (int g = 0; g < G; ++g) sums[g] = fma(exact[g].value(words[g], c), s, sums[g]);
-        }
-      }
-    }
-  }
-}
-
-template <class Source>
-int32_t run_exact(const Linear& p, const Source& source) {
-  constexpr int64_t T = kExactTokens;
-  const int64_t tiles = (p.m + T - 1) / T;
-  const float* tokens = static_cast<const float*>(p.x);  // tiles of [K, T]; one float32 token is one already
-  if (p.m > 1 || p.x_dtype != CLIKA_FLOAT32) {
-    float* copy = static_cast<float*>(
-        p.call->core->scratch(p.call, static_cast<size_t>(std::max<int64_t>(64, 4 * p.m * p.k))));
-    if (!copy) return CLIKA_UNAVAILABLE;
-    with_input(p, [&](const auto* x) {
-      const double cost = static_cast<double>(T * p.k);
-      parallel(p.call, tiles, piece(p.call, tiles, cost), [&](int64_t begin, int64_t end, int32_t) {
-        for (int64_t i = begin; i < end; ++i) {
-          const int64_t count = std::min(T, p.m - i * T);
-          float* tile = copy + i * T * p.k;
-          for (int64_t t = 0; t < count; ++t) {
-            const auto* row = x + (i * T + t) * p.k;
-            for (int64_t k = 0; k < p.k; ++k) tile[k * count + t] = to_float(row[k]);
-          }
-        }
-      });
-    });
-    tokens = copy;
-  }
-
-  const int64_t groups = group_count(p.n, kGroup);
-  const int64_t strips = group_count(groups, kExactGroups);
-  const int64_t runs = group_count(tiles, kExactTiles);
-  const int64_t units = strips * runs;
-  const double cost = static_cast<double>(kExactGroups * kGroup * p.k) *
-                      (0.05 + static_cast<double>(std::min(p.m, kExactTiles * T)) / 32.0);
-  if constexpr (Source::kHasSingle) {
-    if (p.m == 1 && source.packed()) {
-      parallel(p.call, strips, piece(p.call, strips, cost), [&](int64_t begin, int64_t end, int32_t) {
-        for (int64_t u = begin; u < end; ++u) {
-          const int64_t group = u * kExactGroups;
-          const int64_t count = std::min<int64_t>(kExactGroups, groups - group);
-          vf sums[kExactGroups];
-          source.single(group, count, tokens, sums);
-          for (int64_t g = 0; g < count; ++g) put(p, 0, group + g, sums[g]);
-        }
-      });
-      return CLIKA_OK;
-    }
-  }
-  parallel(p.call, units, piece(p.call, units, cost), [&](int64_t begin, int64_t end, int32_t) {
-    constexpr int64_t kPitch = kExactTiles * T * W;
-    alignas(64) float panels[kExactGroups * kExactColumns * W];
-    alignas(64) float sums[kExactGroups * kPitch];
-    for (int64_t u = begin; u < end; ++u) {
-      const int64_t group = (u / runs) * kExactGroups;
-      const int64_t count = std::min<int64_t>(kExactGroups, groups - group);
-      const int64_t first_tile = (u % runs) * kExactTiles;
-      const int64_t last_tile = std::min(tiles, first_tile + kExactTiles);
-      const int64_t first_token = first_tile * T;
-      const int64_t last_token = std::min(p.m, last_tile * T);
-      const size_t used = sizeof(float) * static_cast<size_t>((last_token - first_token) * W);
-      for (int64_t g = 0; g < kExactGroups; ++g) std::memset(sums + g * kPitch, 0, used);
-      // Groups past the last one are zeros; their sums are not written.
-      if (count < kExactGroups) std::memset(panels, 0, sizeof(panels));
-      for (int64_t k = 0; k < p.k; k += kExactColumns) {
-        const int64_t columns = std::min(kExactColumns, p.k - k);
-        for (int64_t g = 0; g < count; ++g) source.fill(group + g, k, k + columns, panels + g * kExactColumns * W);
-        for (int64_t i = first_tile; i < last_tile; ++i) {
-          float* to = sums + (i * T - first_token) * W;
-          const int64_t size = std::min(T, p.m - i * T);
-          exact_kernels.at[size - 1](panels, tokens + i * T * p.k + k * size, columns, count, to, kPitch);
-        }
-      }
-      for (int64_t t = first_token; t < last_token; ++t) {
-        const float* from = sums + (t - first_token) * W;
-        for (int64_t g = 0; g < count; ++g) put(p, t, group + g, load(from + g * kPitch));
-      }
-    }
-  });
-  return CLIKA_OK;
-}
-
-// The exact values of a quantized weight, packed or published.
-template <class Format>
-struct QuantizedSource {
-  using Block = typename Format::Block;
-  static constexpr int64_t kColumns = Block::kColumns;
-  static constexpr int64_t kBytes = kGroup * static_cast<int64_t>(sizeof(Block));
-  static constexpr bool kHasSingle = true;
-  const uint8_t* data;
-  int64_t rows;
-  int64_t blocks;
-  bool published;
-
-  bool packed() const { return !published; }
-
-  void fill(int64_t group, int64_t first, int64_t last, float* panel) const {
-    alignas(64) uint8_t repacked[std::max<int64_t>(1, kExactColumns / kColumns) * kBytes];
-    const int64_t first_block = first / kColumns;
-    const uint8_t* column = data + (group * blocks + first_block) * kBytes;
-    if (published) {
-      const int64_t stride = blocks * static_cast<int64_t>(sizeof(Block));
-      const int64_t valid = std::min<int64_t>(kGroup, rows - group * kGroup);
-      pack_group<kGroup, Block>(data + group * kGroup * stride, stride, valid, first_block,
-                                (last + kColumns - 1) / kColumns, repacked);
-      column = repacked;
-    }
-    for (int64_t k = first_block * kColumns; k < last; k += kColumns) {
-      const Format format(column);
-#pragma GCC unroll 1
-      for (int part = 0; part < kParts<Format>; ++part) {
-        const int64_t at = k + part * kBlock - first;
-        if (at >= 0 && at < last - first) fill_part(format, part, panel + at * W);
-      }
-      column += kBytes;
-    }
-  }
-
-  static CLIKA_INLINE void fill_part(const Format& format, int part, float* panel) {
-    constexpr int kStep = kGivesWords<Format> ? 2 : 1;
-#pragma GCC unroll 8
-    for (int j = 0; j < 8; j += kStep) {
-      const Exact<Format> exact(format, part, j * Format::kHalves / 8);
-      const auto words = exact_words(format, part, j);
-      for (int c = 0; c < 4; ++c) {
-        if constexpr (kStep == 2) {
-          store(panel + (4 * j + c) * W, exact.value(words.first, c));
-          store(panel + (4 * j + 4 + c) * W, exact.value(words.second, c));
-        } else {
-          store(panel + (4 * j + c) * W, exact.value(words, c));
-        }
-      }
-    }
-  }
-
-  // One token with up to four groups from `group` on.
-  CLIKA_INLINE void single(int64_t group, int64_t count, const float* x, vf (&sums)[kExactGroups]) const {
-    const uint8_t* column[kExactGroups];
-    for (int64_t g = 0; g < kExactGroups; ++g) {
-      column[g] = data + (group + std::min(g, count - 1)) * blocks * kBytes;
-      sums[g] = zero();
-    }
-    for (int64_t b = 0; b < blocks; ++b) {
-      const Format formats[kExactGroups] = {Format(column[0]), Format(column[1]), Format(column[2]),
-                                            Format(column[3])};
-#pragma GCC unroll 1
-      for (int part = 0; part < kParts<Format>; ++part) {
-        multiply_column(formats, part, x + b * kColumns + part * kBlock, sums,
-                        std::make_integer_sequence<int, kExactGroups>{});
-      }
-      for (int64_t g = 0; g < kExactGroups; ++g) {
-        for (int64_t i = 0; i < kBytes; i += 64) __builtin_prefetch(column[g] + 1024 + i);
-        column[g] += kBytes;
-      }
-    }
-  }
-};
+#include "linear_exact.hpp"
 
 // `linear` over a quantized weight: the static attribute `mode` is 0 exact, 1 fast.
-template <class Format>
-int32_t linear_quantized(const clika_call* call) {
+inline int32_t linear_packed(const clika_call* call, const IntegerFormat& format) {
   Linear p;
   bool empty = false;
-  const int32_t status = read_call(call, &p, &empty);
+  int32_t status = read_call(call, &p, &empty);
+  if (status == CLIKA_OK) status = check_layout(call, p);
   if (status != CLIKA_OK || empty) return status;
-  const int32_t layout = p.weight->layout;
-  if (layout != CLIKA_LAYOUT_PUBLISHED && layout != kGroup) {
-    return refuse(call, CLIKA_UNSUPPORTED,
-                  "linear: the weight is packed in groups of %d rows, this level reads %d",
-                  static_cast<int>(layout), kGroup);
-  }
-  if constexpr (Format::kCodes != Codes::kFloats) {
-    if (attr_int(call, 0, 0) != 0) return p.m <= kDirectTokens ? run_direct<Format>(p) : run_panels<Format>(p);
-  }
-  const QuantizedSource<Format> source = {static_cast<const uint8_t*>(p.weight->data), p.n,
-                                          p.k / Format::Block::kColumns, layout == CLIKA_LAYOUT_PUBLISHED};
-  return run_exact(p, source);
+  const bool fast = format.fill != nullptr && attr_int(call, 0, 0) != 0;
+  const IntegerFormat* formats[] = {&format};
+  return fast ? run_integer(call, &p, formats, 1, Gate::kNone) : format.exact(p);
 }
+
+// A file's part for one scheme: its table, and the kernel of `linear` that uses it. A file gives its entries with
+// CLIKA_KERNELS.
+#define CLIKA_LINEAR_FORMAT(name, scheme)                                                \
+  }                                                                                      \
+  extern const IntegerFormat integer_##name;                                             \
+  CLIKA_CONSTINIT const IntegerFormat integer_##name = integer_format<Format##name>(scheme); \
+  namespace {                                                                            \
+  int32_t linear_##name(const clika_call* call) { return linear_packed(call, integer_##name); }
+#define CLIKA_LINEAR_ENTRY(name, scheme)       \
+  Entry("linear", linear_##name)               \
+      .in(FLOATS, CLIKA_ANY, FLOATS)           \
+      .schemes(0, CLIKA_BIT(scheme), 0)        \
+      .out(FLOATS)                             \
+      .rank(1, CLIKA_MAX_RANK)                 \
+      .contiguous()                            \
+      .parallel()
+// The file of a GGUF format; `name` is that of the scheme.
+#define CLIKA_LINEAR(stem, name)                     \
+  CLIKA_LINEAR_FORMAT(name, CLIKA_GGUF_##name)       \
+  CLIKA_KERNELS(linear_##stem, CLIKA_LINEAR_ENTRY(name, CLIKA_GGUF_##name))

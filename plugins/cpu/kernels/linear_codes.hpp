@@ -147,16 +147,3 @@ CLIKA_INLINE vf magnitude_e4m3(vu x) {
   const vf value = x < 8u ? normal + normal - one : normal;
   return x == 127u ? splat(std::numeric_limits<float>::quiet_NaN()) : value;
 }
-
-// The entry of `linear` for a format of a scheme.
-#define CLIKA_LINEAR_ENTRY(format, scheme)     \
-  Entry("linear", linear_quantized<format>)    \
-      .in(FLOATS, CLIKA_ANY, FLOATS)           \
-      .schemes(0, CLIKA_BIT(scheme), 0)        \
-      .out(FLOATS)                             \
-      .rank(1, CLIKA_MAX_RANK)                 \
-      .contiguous()                            \
-      .parallel()
-// The file of a GGUF format; `name` is that of the scheme.
-#define CLIKA_LINEAR(stem, name) \
-  CLIKA_KERNELS(linear_##stem, CLIKA_LINEAR_ENTRY(Format##name, CLIKA_GGUF_##name))

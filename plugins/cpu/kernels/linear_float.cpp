@@ -182,6 +182,10 @@ int32_t linear_dense(const clika_call* call) {
   bool empty = false;
   const int32_t status = read_call(call, &p, &empty);
   if (status != CLIKA_OK || empty) return status;
+  if constexpr (std::is_same_v<T, bf16>) {
+    int32_t done = CLIKA_OK;
+    if (multiply_bfloat16(p, &done)) return done;
+  }
   const DenseSource<T> source = {static_cast<const T*>(p.weight->data), p.n, p.k};
   return run_exact(p, source);
 }

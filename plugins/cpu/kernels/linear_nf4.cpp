@@ -45,5 +45,6 @@ struct FormatNF4 {
   CLIKA_INLINE vf scale(int, int) const { return float_of_run(column, 32, 0); }
 };
 
-CLIKA_KERNELS(linear_nf4, CLIKA_LINEAR_ENTRY(FormatNF4, CLIKA_NF4))
+CLIKA_LINEAR_FORMAT(NF4, CLIKA_NF4)
+CLIKA_KERNELS(linear_nf4, CLIKA_LINEAR_ENTRY(NF4, CLIKA_NF4))
 #include "level_end.hpp"

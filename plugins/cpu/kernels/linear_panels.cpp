@@ -1,4 +1,4 @@
-// The products of linear over unpacked panels, see panels.hpp.
+// The products of linear over unpacked panels, see linear_tables.hpp.
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>

@@ -28,11 +28,5 @@ struct FormatQ4_0 {
   CLIKA_INLINE vf scale(int, int) const { return load_halves(column + 16 * W); }
 };
 
-CLIKA_KERNELS(linear_q4_0, Entry("linear", linear_quantized<FormatQ4_0>)
-                               .in(FLOATS, CLIKA_ANY, FLOATS)
-                               .schemes(0, CLIKA_BIT(CLIKA_GGUF_Q4_0), 0)
-                               .out(FLOATS)
-                               .rank(1, CLIKA_MAX_RANK)
-                               .contiguous()
-                               .parallel())
+CLIKA_LINEAR(q4_0, Q4_0)
 #include "level_end.hpp"

@@ -29,11 +29,5 @@ struct FormatQ4_1 {
   CLIKA_INLINE vf minimum(int, int) const { return load_halves(column + 18 * W); }
 };
 
-CLIKA_KERNELS(linear_q4_1, Entry("linear", linear_quantized<FormatQ4_1>)
-                               .in(FLOATS, CLIKA_ANY, FLOATS)
-                               .schemes(0, CLIKA_BIT(CLIKA_GGUF_Q4_1), 0)
-                               .out(FLOATS)
-                               .rank(1, CLIKA_MAX_RANK)
-                               .contiguous()
-                               .parallel())
+CLIKA_LINEAR(q4_1, Q4_1)
 #include "level_end.hpp"

@@ -25,11 +25,5 @@ struct FormatQ8_0 {
   CLIKA_INLINE vf scale(int, int) const { return load_halves(column + 32 * W); }
 };
 
-CLIKA_KERNELS(linear_q8_0, Entry("linear", linear_quantized<FormatQ8_0>)
-                               .in(FLOATS, CLIKA_ANY, FLOATS)
-                               .schemes(0, CLIKA_BIT(CLIKA_GGUF_Q8_0), 0)
-                               .out(FLOATS)
-                               .rank(1, CLIKA_MAX_RANK)
-                               .contiguous()
-                               .parallel())
+CLIKA_LINEAR(q8_0, Q8_0)
 #include "level_end.hpp"

@@ -17,6 +17,7 @@ from clika_runtime import nn, ops
 from clika_runtime.graph import DefaultsOptions, transforms
 from clika_runtime.graph.legal import check_legal
 from clika_runtime.io import make_quantized
+from clika_runtime.testing import _numpy as kit
 
 from .traced_graphs import applied, bits, codes, draw, form, optimized, results, trace
 
@@ -592,6 +593,88 @@ def test_add_rms_norm(dtype):
         keeps(name, fn, a, b)
 
 
+def packed_weights(*rows):
+    """Weights in Q4_0 and Q8_0, turn by turn, over 64 columns."""
+    rng = np.random.default_rng(5)
+    weights = []
+    for at, count in enumerate(rows):
+        name = ("Q4_0", "Q8_0")[at % 2]
+        blocks = kit.random_blocks(rng, name, count, 64)
+        weights.append(
+            crt.Tensor.from_buffer(
+                blocks, (count, 64), crt.float32, scheme=kit.scheme_number(name), mapped=False
+            )
+        )
+    return weights
+
+
+def test_gated_linear():
+    name = "fold_gated_linear"
+    gate, up = packed_weights(40, 40)
+    bias = draw(3, 40)
+    x = draw(1, 5, 64)
+    fast = {"mode": "fast"}
+    check(
+        name, lambda x: crt.swiglu(crt.linear(x, gate), crt.linear(x, up)), x, leaves="GatedLinear"
+    )
+    for approximate in ("none", "tanh"):
+        check(
+            name,
+            lambda x, kind=approximate: crt.geglu(
+                crt.linear(x, gate, bias, **fast), crt.linear(x, up, **fast), kind
+            ),
+            x,
+            leaves="GatedLinear",
+        )
+    half = draw(2, 5, 64, dtype=crt.bfloat16)
+    for fn, given in (
+        (lambda x: crt.swiglu(crt.linear(x, gate), crt.linear(x, up)), half),
+        (lambda x: crt.swiglu(crt.linear(x, gate), crt.linear(x, up, **fast)), x),
+        (lambda x: crt.swiglu(crt.linear(x, gate), crt.linear(x + 1.0, up)), x),
+        (lambda x: crt.swiglu(crt.linear(x, gate), crt.linear(x, draw(4, 40, 64))), x),
+        (lambda x: (lambda g: [crt.swiglu(g, crt.linear(x, up)), g])(crt.linear(x, gate)), x),
+    ):
+        keeps(name, fn, given)
+
+
+@pytest.mark.parametrize("dtype", [crt.float32, crt.bfloat16])
+def test_join_linears(dtype):
+    name = "join_linears"
+    q, k, v = packed_weights(48, 16, 17)
+    biases = [draw(at, count, dtype=dtype) for at, count in enumerate((48, 16, 17))]
+    x = draw(1, 5, 64, dtype=dtype)
+    for mode in ("exact", "fast"):
+        check(
+            name,
+            lambda x, mode=mode: [crt.linear(x, w, mode=mode) for w in (q, k, v)],
+            x,
+            leaves="Linears",
+        )
+        check(
+            name,
+            lambda x, mode=mode: [
+                crt.exp(crt.linear(x, w, b, mode=mode))
+                for w, b in zip((q, k, v), biases, strict=True)
+            ],
+            x,
+            leaves="Linears Exp Exp Exp",
+        )
+    check(
+        name,
+        lambda x: [crt.linear(x, q), crt.linear(x, k, biases[1]), crt.linear(x, v)],
+        x,
+        leaves="Linear Linears",
+    )
+    for fn in (
+        lambda x: crt.linear(x, q),
+        lambda x: [crt.linear(x, q), crt.linear(x + 1.0, k)],
+        lambda x: [crt.linear(x, q), crt.linear(x, k, mode="fast")],
+        lambda x: [crt.linear(x, q), crt.linear(x, k, biases[1])],
+        lambda x: [crt.linear(x, w) for w in (draw(2, 3, 64), draw(3, 4, 64))],
+    ):
+        keeps(name, fn, x)
+
+
 # ---------------------------------------------------------------- shapes
 def test_fixation():
     x = draw(1, 4, 6)
@@ -1103,7 +1186,7 @@ def test_every_transform_is_seen_to_work():
         fold_neutral_numbers remove_identity_views remove_double_neg clamp_to_relu
         remove_redundant_relu sink_channels_first remove_double_permute collapse_reshapes
         merge_equal_nodes matmul_absorb_transpose fold_bias fold_silu_mul fold_add_rms_norm
-        fold_activation""".split()
+        fold_gated_linear join_linears fold_activation""".split()
     everything = DefaultsOptions(
         shape_fixation=True, channels_last_inputs=True, channels_last_outputs=True
     )

@@ -24,6 +24,7 @@ from .layout import (
     SINK_CHANNELS_FIRST,
 )
 from .pairs import CLAMP_TO_RELU, REMOVE_DOUBLE_NEG, REMOVE_REDUNDANT_RELU
+from .products import FOLD_GATED_LINEAR, JOIN_LINEARS
 from .shapes import FIXATE_DYN_SHAPE_QUEUES
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ _LIST: tuple[OwnTransform, ...] = (
     FOLD_BIAS,  # before the activation, which comes after the bias
     FOLD_SILU_MUL,  # before the Silu becomes the activation of the gate's product
     FOLD_ADD_RMS_NORM,  # after the bias, which takes sums that are no residuals
+    FOLD_GATED_LINEAR,  # after the Silu and its Mul are a Swiglu
+    JOIN_LINEARS,  # after gates took their products
     FOLD_ACTIVATION,  # last: hides the activations that others look for
 )
 _BY_NAME = {item.name: item for item in _LIST}

@@ -9,7 +9,7 @@ import clika_runtime as crt
 from clika_runtime import nn
 
 from ..cache import KV
-from .linear import Linear
+from .linear import Linear, linears
 from .rope import Rotary
 
 __all__ = ["Attention"]
@@ -69,9 +69,13 @@ class Attention(nn.Module):
         asking, places = x, positions
         if rows is not None:
             asking, places = crt.index_select(x, 0, rows), crt.index_select(positions, 0, rows)
-        q = self.q_proj(asking).reshape((asking.shape[0], self.num_heads, self.head_dim))
-        k = self.k_proj(x).reshape((tokens, self.num_kv_heads, self.head_dim))
-        v = self.v_proj(x).reshape((tokens, self.num_kv_heads, self.head_dim))
+        if rows is None:
+            q, k, v = linears(x, self.q_proj, self.k_proj, self.v_proj)
+        else:
+            q, (k, v) = self.q_proj(asking), linears(x, self.k_proj, self.v_proj)
+        q = q.reshape((asking.shape[0], self.num_heads, self.head_dim))
+        k = k.reshape((tokens, self.num_kv_heads, self.head_dim))
+        v = v.reshape((tokens, self.num_kv_heads, self.head_dim))
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         if self.rotary is not None:

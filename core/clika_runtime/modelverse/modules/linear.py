@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import clika_runtime as crt
 from clika_runtime import nn
 
-__all__ = ["Linear"]
+__all__ = ["Linear", "linears"]
 
 
 class Linear(nn.Linear):
@@ -32,7 +33,17 @@ class Linear(nn.Linear):
         self.adapter: tuple[Any, Any] | None = None
 
     def forward(self, x: Any) -> Any:
-        y = super().forward(x)
+        return self.adapted(x, super().forward(x))
+
+    @property
+    def packed(self) -> bool:
+        """Whether the layer is a product with a packed weight, and nothing but an adapter beside
+        it."""
+        plain = self.input_order is None and self.activation is None
+        return bool(plain and self.weight.scheme and type(self).forward is Linear.forward)
+
+    def adapted(self, x: Any, y: Any) -> Any:
+        """``y``, the product with the weight, and what the adapter adds to it."""
         if self.adapter is None:
             return y
         down, up = self.adapter
@@ -41,3 +52,16 @@ class Linear(nn.Linear):
     def extra_repr(self) -> str:
         shard = f", shard='{self.shard}'" if self.shard else ""
         return super().extra_repr() + shard
+
+
+def linears(x: Any, *layers: Linear) -> Sequence[Any]:
+    """What each layer makes of ``x``, as one operator where they are of one kind: their input is
+    read once, and their rows are shared among the threads at once."""
+    biases = [layer.bias for layer in layers]
+    some = [bias is not None for bias in biases]
+    alike = len({layer.mode for layer in layers}) == 1 and all(some) == any(some)
+    if not alike or not all(layer.packed for layer in layers):
+        return [layer(x) for layer in layers]
+    weights = [layer.weight for layer in layers]
+    products = crt.linears(x, weights, biases if all(some) else None, mode=layers[0].mode)
+    return [layer.adapted(x, y) for layer, y in zip(layers, products, strict=True)]

@@ -32,7 +32,18 @@ class GatedMLP(nn.Module):
         self.down_proj = Linear(intermediate_size, hidden_size, bias, dtype, shard="row")
 
     def forward(self, x: Any) -> Any:
-        return self.down_proj(self.gated(self.gate_proj(x), self.up_proj(x)))
+        gate, up = self.gate_proj, self.up_proj
+        if (
+            gate.packed
+            and up.packed
+            and gate.mode == up.mode
+            and gate.adapter is None
+            and up.adapter is None
+        ):
+            activation = "geglu_tanh" if self.activation == "geglu" else "swiglu"
+            weights = (gate.weight, up.weight, gate.bias, up.bias)
+            return self.down_proj(crt.gated_linear(x, *weights, activation, mode=gate.mode))
+        return self.down_proj(self.gated(gate(x), up(x)))
 
     def gated(self, gate: Any, up: Any) -> Any:
         """The gated unit of two projections of one shape."""

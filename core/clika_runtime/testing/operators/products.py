@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,102 @@ def _linear_cases(make: Make) -> None:
 
 
 operator("linear", _linear, _linear_cases, float32=(2, 16), narrow=(1, 1), magnitude=_linear_size)
+
+
+def _linears(x: Array, weights: Any, biases: Any, mode: str) -> tuple[Array, ...]:
+    given = biases or [None] * len(weights)
+    return tuple(_linear(x, *pair, mode) for pair in zip(weights, given, strict=True))
+
+
+def _linears_size(x: Array, weights: Any, biases: Any, mode: str) -> tuple[Array, ...]:
+    sizes = None if biases is None else [np.abs(bias) for bias in biases]
+    return _linears(np.abs(x), [np.abs(weight) for weight in weights], sizes, mode)
+
+
+def _linears_cases(make: Make) -> None:
+    for dtype in ("float32", "bfloat16"):
+        weights = [make.normal((rows, 65), dtype) for rows in (34, 3, 16)]
+        biases = [make.normal(weight.shape[:1], dtype) for weight in weights]
+        make.case(dtype, make.normal((5, 65), dtype), weights)
+        make.case(f"{dtype}-biases", make.normal((3, 65), dtype), weights, biases)
+    mixed = [packed(make, name, rows, 1) for name, rows in (("Q4_K", 50), ("Q6_K", 17))]
+    same = [packed(make, "Q4_1", rows, 3) for rows in (50, 7, 16)]
+    for name, weights in (("mixed", mixed), ("same", same), ("one", same[:1])):
+        columns = weights[0].shape[1]
+        biases = [make.normal(weight.shape[:1]) for weight in weights]
+        for rows in (1, 3, 8, 33):
+            make.case(f"{name}-{rows}", make.normal((rows, columns)), weights)
+            x = make.uniform(-1, 1, (rows, columns))
+            make.case(f"{name}-fast-{rows}", x, weights, None, "fast", bound=(0, 2.0**16))
+            make.case(f"{name}-biases-{rows}", x, weights, biases, "fast", bound=(0, 2.0**16))
+    make.case("no-rows", make.normal((0, 96)), same)
+
+
+operator(
+    "linears",
+    _linears,
+    _linears_cases,
+    float32=(2, 16),
+    narrow=(1, 1),
+    magnitude=_linears_size,
+    example="crt.linears(crt.ones(1, 2), [crt.ones(1, 2), crt.tensor([[3.0, 4.0]])])",
+)
+
+
+def _gated_linear(
+    x: Array, gate: Array, up: Array, gate_bias: Any, up_bias: Any, activation: str, mode: str
+) -> Array:
+    a, b = _linear(x, gate, gate_bias, mode), _linear(x, up, up_bias, mode)
+    if activation == "swiglu":
+        return a / (1 + np.exp(-a)) * b
+    if activation == "geglu_tanh":
+        return a / (1 + np.exp(-2 * np.sqrt(2 / np.pi) * (a + 0.044715 * a**3))) * b
+    return 0.5 * a * np.vectorize(math.erfc, otypes=[np.float64])(-a / np.sqrt(2)) * b
+
+
+def _gated_linear_size(
+    x: Array, gate: Array, up: Array, gate_bias: Any, up_bias: Any, activation: str, mode: str
+) -> Array:
+    return 2 * _linear_size(x, gate, gate_bias, mode) * (1 + _linear_size(x, up, up_bias, mode))
+
+
+def _gated_linear_cases(make: Make) -> None:
+    for kind in ("swiglu", "geglu", "geglu_tanh"):
+        weights = [make.normal((34, 20)) for _ in range(2)]
+        biases = [make.normal((34,)) for _ in range(2)]
+        make.case(f"{kind}-dense", make.normal((3, 20)), *weights, *biases, kind)
+        for name in ("Q4_1", "Q6_K"):
+            gate = packed(make, name, 50, 1)
+            up = packed(make, name, 50, 1)
+            columns = gate.shape[1]
+            biases = [make.normal((50,)) for _ in range(2)]
+            for rows in (1, 3, 8, 33):
+                x = make.uniform(-0.1, 0.1, (rows, columns))
+                make.case(f"{kind}-{name}-{rows}", x, gate, up, None, None, kind)
+                make.case(
+                    f"{kind}-{name}-fast-{rows}",
+                    x,
+                    gate,
+                    up,
+                    *biases,
+                    kind,
+                    "fast",
+                    bound=(0, 2.0**17),
+                )
+    pair = packed(make, "Q4_K", 16, 1), packed(make, "Q6_K", 16, 1)
+    x = make.uniform(-0.1, 0.1, (2, 256))
+    make.case("mixed", x, *pair, None, None, "swiglu", "fast", bound=(0, 2.0**17))
+
+
+operator(
+    "gated_linear",
+    _gated_linear,
+    _gated_linear_cases,
+    float32=(4, 64),
+    narrow=(2, 4),
+    magnitude=_gated_linear_size,
+    example="crt.gated_linear(crt.ones(1, 2), crt.ones(1, 2), crt.tensor([[3.0, 4.0]]))",
+)
 
 
 def _embedding_cases(make: Make) -> None:
