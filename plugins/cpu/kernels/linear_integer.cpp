@@ -123,7 +123,7 @@ struct Driver {
     int64_t run;    // tiles
     int64_t tiles;
     int64_t runs;
-    int64_t ends[kMostProducts];  // of the units of each output
+    int64_t ends[kMostProducts];  // of the strips of each output
   };
   Units units() const;
   void panel_sums(const PackedWeight& weight, int64_t first_group, int64_t last_group, int64_t first_tile,
@@ -200,7 +200,8 @@ int32_t Driver::direct() {
 
 // ---- many tokens
 // A unit is a strip of groups of one output times a run of tiles: their sums, and the tokens' part that meets a panel,
-// stay in the second-level cache.
+// stay in the second-level cache. All strips of a run come before the next run: a thread has tokens of its own, which
+// are in its caches from operator to operator.
 Driver::Units Driver::units() const {
   constexpr int64_t kStrip = 8;
   const int64_t T = kernels.tokens;
@@ -212,15 +213,16 @@ Driver::Units Driver::units() const {
   for (int32_t i = 0; i < outputs(); ++i) groups += weights[i].groups;
   u.strip = std::max(G, std::min(kStrip, groups / wanted / G * G));
   int64_t strips = 0;
-  for (int32_t i = 0; i < outputs(); ++i) strips += group_count(weights[i].groups, u.strip);
-  u.run = std::min(256 / T, u.tiles);
-  if (strips < wanted) u.run = std::max<int64_t>(1, std::min(u.run, u.tiles * strips / wanted));
-  u.runs = group_count(u.tiles, u.run);
-  int64_t end = 0;
   for (int32_t i = 0; i < outputs(); ++i) {
-    end += group_count(weights[i].groups, u.strip) * u.runs;
-    u.ends[i] = end;
+    strips += group_count(weights[i].groups, u.strip);
+    u.ends[i] = strips;
   }
+  // Runs of one length, as many for each thread.
+  u.runs = group_count(u.tiles, 264 / T);
+  if (u.runs > 1) u.runs = group_count(u.runs, threads) * threads;
+  if (strips * u.runs < wanted) u.runs = group_count(wanted, strips);
+  u.run = group_count(u.tiles, std::min(u.runs, u.tiles));
+  u.runs = group_count(u.tiles, u.run);
   return u;
 }
 
@@ -282,19 +284,20 @@ int32_t Driver::panels() {
   if (memory == nullptr) return CLIKA_UNAVAILABLE;
   const double cost = static_cast<double>(halves * u.strip * kGroup * k * 2) *
                       static_cast<double>(std::min(m, u.run * T)) / 128.0;
-  const int64_t n = u.ends[outputs() - 1];
+  const int64_t strips = u.ends[outputs() - 1];
+  const int64_t n = strips * u.runs;
   parallel(call, n, piece(call, n, cost), [&](int64_t begin, int64_t end, int32_t worker) {
     uint8_t* own = memory + worker * worker_bytes;
     float* sums = reinterpret_cast<float*>(own);
     uint8_t* room = own + halves * sums_bytes;
     float* second = sums + u.strip * pitch;
     for (int64_t at = begin; at < end; ++at) {
+      const int64_t strip = at % strips;
       int32_t i = 0;
-      while (at >= u.ends[i]) ++i;
-      const int64_t unit = i == 0 ? at : at - u.ends[i - 1];
-      const int64_t first_group = unit / u.runs * u.strip;
+      while (strip >= u.ends[i]) ++i;
+      const int64_t first_group = (strip - (i == 0 ? 0 : u.ends[i - 1])) * u.strip;
       const int64_t last_group = std::min(weights[i].groups, first_group + u.strip);
-      const int64_t first_tile = unit % u.runs * u.run;
+      const int64_t first_tile = at / strips * u.run;
       const int64_t last_tile = std::min(u.tiles, first_tile + u.run);
       std::memset(sums, 0, static_cast<size_t>(halves * sums_bytes));
       panel_sums(weights[i], first_group, last_group, first_tile, last_tile, pitch, sums, room);
