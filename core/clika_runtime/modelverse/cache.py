@@ -323,7 +323,7 @@ class KVCache:
             ]
         return list(zip(pools[::2], pools[1::2], strict=True))
 
-    def _side_by_side(self, shapes: list[tuple[int, ...]]) -> list[Any]:
+    def _side_by_side(self, shapes: Sequence[tuple[int, ...]]) -> list[Any]:
         """Pools in one stretch of memory in which the blocks of all layers with one number follow
         each other: so huge pages hold what a short text uses, and no more is taken."""
         blocks, dtype = self.config.num_blocks, self.rows.dtype

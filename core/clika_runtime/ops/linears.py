@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .. import ops
@@ -20,14 +21,14 @@ def _infer(
         fail("linears", "expected at least one weight, got an empty list")
     if biases is not None and len(biases) != len(weights):
         fail("linears", f"{len(biases)} biases for {len(weights)} weights; give one each, or None")
-    given = biases or [None] * len(weights)
+    given: Sequence[Meta | None] = biases or [None] * len(weights)
     return tuple(
         _infer_linear(input, weight, bias, mode)
         for weight, bias in zip(weights, given, strict=True)
     )
 
 
-def _compose(input: Any, weights: Any, biases: Any, mode: str) -> tuple[Any, ...]:
+def _compose(input: Any, weights: Any, biases: Any, mode: Any) -> tuple[Any, ...]:
     given = biases or [None] * len(weights)
     return tuple(
         ops.linear(input, weight, bias, mode) for weight, bias in zip(weights, given, strict=True)
@@ -76,7 +77,7 @@ def _infer_gated(
 
 
 def _compose_gated(
-    input: Any, gate: Any, up: Any, gate_bias: Any, up_bias: Any, activation: str, mode: str
+    input: Any, gate: Any, up: Any, gate_bias: Any, up_bias: Any, activation: str, mode: Any
 ) -> Any:
     a = ops.linear(input, gate, gate_bias, mode)
     b = ops.linear(input, up, up_bias, mode)
