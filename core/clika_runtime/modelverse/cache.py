@@ -8,7 +8,7 @@ block per sequence."""
 from __future__ import annotations
 
 import mmap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -287,6 +287,8 @@ class KVCache:
         self._next = 0
         self._pools: list[tuple[Any, Any]] | None = None
         self._decode_step: StepArrays | None = None
+        #: Lets go of blocks that are kept without need; False where there are none.
+        self.reclaim: Callable[[], bool] = lambda: False
 
     # ---- pools
     @property
@@ -427,8 +429,12 @@ class KVCache:
 
     # ---- steps
     def fits(self, sequences: Sequence[int], counts: Sequence[int]) -> bool:
-        """Whether the blocks left hold these new tokens."""
-        return self._blocks_needed(sequences, counts) <= self.free_blocks
+        """Whether the blocks left hold these new tokens, when what is kept without need is let
+        go."""
+        while self._blocks_needed(sequences, counts) > self.free_blocks:
+            if not self.reclaim():
+                return False
+        return True
 
     def _blocks_needed(self, sequences: Sequence[int], counts: Sequence[int]) -> int:
         needed = 0
@@ -550,8 +556,8 @@ class KVCache:
                     "more pass the window "
                     f"of {self.config.max_tokens}"
                 )
-        needed = self._blocks_needed(sequences, counts)
-        if needed > self.free_blocks:
+        if not self.fits(sequences, counts):
+            needed = self._blocks_needed(sequences, counts)
             raise OutOfMemoryError(
                 f"KVCache.prepare_step: the step needs {needed} block(s) of {self.block_size} "
                 "tokens, "
