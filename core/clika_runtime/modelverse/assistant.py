@@ -98,6 +98,8 @@ class Assistant:
             if number == 1:
                 begun = time.perf_counter()
             turns = [turn for turn in turns if turn[3] > number]
+            if not turns:
+                break
             ids = self._step(turns, [drafts[turn[0]] for turn in turns])
             for (place, *_), token in zip(turns, ids, strict=False):
                 if token is not None:
