@@ -402,6 +402,26 @@ class KVCache:
         """Lets go of a snapshot's blocks."""
         self._unref(snapshot.blocks)
 
+    def hold(self, length: int) -> Snapshot:
+        """A snapshot of so many tokens whose rows are still to be written (`rows_of`)."""
+        needed = -(-length // self.block_size)
+        while needed > self.free_blocks:
+            if not self.reclaim():
+                raise OutOfMemoryError(
+                    f"KVCache.hold: {length} tokens need {needed} block(s) of {self.block_size} "
+                    f"tokens, {self.free_blocks} are free of {self.config.num_blocks}"
+                )
+        return Snapshot(tuple(self._take_block() for _ in range(needed)), length)
+
+    def rows_of(self, snapshot: Snapshot, pool: Any) -> list[Any]:
+        """Views of a pool's rows that a snapshot holds, block by block in the order of their
+        tokens."""
+        size = self.block_size
+        return [
+            pool[block, : min(size, snapshot.length - index * size)]
+            for index, block in enumerate(snapshot.blocks)
+        ]
+
     def reset(self) -> None:
         """Removes every sequence. Snapshots keep their blocks."""
         for handle in list(self._sequences):

@@ -28,6 +28,7 @@ from .prefixes import PrefixStore
 from .sampling import Choice, LogitsMask
 from .scheduler import Request, Scheduler
 from .scoring import TextScore, log_probabilities, score_text
+from .sessions import Session, load_session, save_session
 from .speculation import Speculation
 from .streams import GenerationReport, TextStream, breaks_after
 
@@ -387,6 +388,24 @@ class GenerativeModel:
                     f"generate: token {place} of the prompt is {token}, outside the vocabulary of "
                     f"{vocabulary}"
                 )
+
+    # ---- sessions
+    def save_session(self, path: str | os.PathLike[str], messages: Any = None) -> Session:
+        """Writes the text that generation used last, with what was computed of it, to a file
+        (`sessions` has the format), which appears when it is complete; ``messages`` is the
+        conversation behind it.
+
+        Refused (``FAILED_PRECONDITION``): a model without ``prefix_cache``, and one that holds no
+        text yet."""
+        return save_session(self, path, messages)
+
+    def load_session(self, path: str | os.PathLike[str]) -> Session:
+        """Reads a session: prompts that begin with its tokens go on from there, with the same bits
+        as in the process that wrote it.
+
+        Refused: a file that is none (``MALFORMED_FILE``), one of another model, dtype, mode, cache
+        or kind of processor, and one longer than the context window (``FAILED_PRECONDITION``)."""
+        return load_session(self, path)
 
     # ---- scores
     def logits(self, tokens: str | Sequence[int]) -> Any:
