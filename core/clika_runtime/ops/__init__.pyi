@@ -294,7 +294,7 @@ def div(
     input: Tensor | float,
     other: Tensor | float,
     *,
-    rounding_mode: Literal["none", "trunc", "floor"] = "none",
+    rounding_mode: Literal['none', 'trunc', 'floor'] = 'none',
 ) -> Tensor: ...
 def dropout(
     input: Tensor,
@@ -305,7 +305,7 @@ def dropout(
     offset: int = 0,
 ) -> Tensor: ...
 def dynamic_quantize_linear(input: Tensor) -> tuple[Tensor, Tensor, Tensor]: ...
-def eigh(input: Tensor, UPLO: Literal["L", "U"] = "L") -> tuple[Tensor, Tensor]: ...
+def eigh(input: Tensor, UPLO: Literal['L', 'U'] = 'L') -> tuple[Tensor, Tensor]: ...
 def elu(input: Tensor, alpha: float = 1.0) -> Tensor: ...
 def embedding(
     weight: Tensor,
@@ -320,7 +320,7 @@ def embedding_bag(
     ids: Tensor,
     offsets: Tensor | None = None,
     per_sample_weights: Tensor | None = None,
-    mode: str = "mean",
+    mode: str = 'mean',
     include_last_offset: bool = False,
     padding_idx: int | None = None,
     max_norm: float | None = None,
@@ -362,7 +362,7 @@ def fft(
     input: Tensor,
     n: int | None = None,
     dim: int = -1,
-    norm: Literal["backward", "ortho", "forward"] = "backward",
+    norm: Literal['backward', 'ortho', 'forward'] = 'backward',
 ) -> Tensor: ...
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor: ...
 def flip(input: Tensor, *dims: int | Sequence[int]) -> Tensor: ...
@@ -387,15 +387,15 @@ def ge(input: Tensor | float, other: Tensor | float) -> Tensor: ...
 def geglu(
     gate: Tensor,
     up: Tensor | None = None,
-    approximate: Literal["none", "tanh"] = "none",
+    approximate: Literal['none', 'tanh'] = 'none',
 ) -> Tensor: ...
-def gelu(input: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor: ...
+def gelu(input: Tensor, approximate: Literal['none', 'tanh'] = 'none') -> Tensor: ...
 def glu(input: Tensor, dim: int = -1) -> Tensor: ...
 def grid_sample(
     input: Tensor,
     grid: Tensor,
-    mode: Literal["bilinear", "nearest", "bicubic"] = "bilinear",
-    padding_mode: Literal["zeros", "border", "reflection"] = "zeros",
+    mode: Literal['bilinear', 'nearest', 'bicubic'] = 'bilinear',
+    padding_mode: Literal['zeros', 'border', 'reflection'] = 'zeros',
     align_corners: bool | None = None,
 ) -> Tensor: ...
 def group_norm(
@@ -429,7 +429,7 @@ def ifft(
     input: Tensor,
     n: int | None = None,
     dim: int = -1,
-    norm: Literal["backward", "ortho", "forward"] = "backward",
+    norm: Literal['backward', 'ortho', 'forward'] = 'backward',
 ) -> Tensor: ...
 def im2col(
     input: Tensor,
@@ -465,7 +465,7 @@ def index_reduce(
     dim: int,
     index: Tensor,
     source: Tensor,
-    reduce: Literal["sum", "prod", "mean", "amax", "amin"] = "sum",
+    reduce: Literal['sum', 'prod', 'mean', 'amax', 'amin'] = 'sum',
     *,
     include_self: bool = True,
 ) -> Tensor: ...
@@ -484,9 +484,7 @@ def interpolate(
     input: Tensor,
     size: int | Sequence[int] | None = None,
     scale_factor: float | Sequence[float] | None = None,
-    mode: Literal[
-        "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear", "area"
-    ] = "nearest",
+    mode: Literal['nearest', 'nearest-exact', 'linear', 'bilinear', 'bicubic', 'trilinear', 'area'] = 'nearest',
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
@@ -497,7 +495,7 @@ def irfft(
     input: Tensor,
     n: int | None = None,
     dim: int = -1,
-    norm: Literal["backward", "ortho", "forward"] = "backward",
+    norm: Literal['backward', 'ortho', 'forward'] = 'backward',
 ) -> Tensor: ...
 def isclose(
     input: Tensor | float,
@@ -543,7 +541,7 @@ def linear(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    mode: Literal["exact", "fast"] = "exact",
+    mode: Literal['exact', 'fast'] = 'exact',
 ) -> Tensor: ...
 def linspace(
     start: float | Tensor,
@@ -731,7 +729,7 @@ def nanquantile(
     dim: int | None = None,
     keepdim: bool = False,
     *,
-    interpolation: Literal["linear", "lower", "higher", "midpoint", "nearest"] = "linear",
+    interpolation: Literal['linear', 'lower', 'higher', 'midpoint', 'nearest'] = 'linear',
 ) -> Tensor: ...
 def nansum(
     input: Tensor,
@@ -776,7 +774,7 @@ def packed_slots(
 def pad(
     input: Tensor,
     pad: int | Sequence[int],
-    mode: Literal["constant", "reflect", "replicate", "circular"] = "constant",
+    mode: Literal['constant', 'reflect', 'replicate', 'circular'] = 'constant',
     value: float | None = None,
 ) -> Tensor: ...
 def paged_attention(
@@ -821,7 +819,7 @@ def prod(
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor: ...
 def qr(
     input: Tensor,
-    mode: Literal["reduced", "complete", "r"] = "reduced",
+    mode: Literal['reduced', 'complete', 'r'] = 'reduced',
 ) -> tuple[Tensor, Tensor]: ...
 def quantile(
     input: Tensor,
@@ -829,7 +827,7 @@ def quantile(
     dim: int | None = None,
     keepdim: bool = False,
     *,
-    interpolation: Literal["linear", "lower", "higher", "midpoint", "nearest"] = "linear",
+    interpolation: Literal['linear', 'lower', 'higher', 'midpoint', 'nearest'] = 'linear',
 ) -> Tensor: ...
 def quantize_linear(
     input: Tensor,
@@ -892,20 +890,11 @@ def resize(
     sizes: int | Sequence[int] | None = None,
     scales: float | Sequence[float] | None = None,
     axes: int | Sequence[int] | None = None,
-    mode: Literal["nearest", "linear", "cubic"] = "nearest",
+    mode: Literal['nearest', 'linear', 'cubic'] = 'nearest',
     *,
-    coordinate_transformation_mode: Literal[
-        "half_pixel",
-        "half_pixel_symmetric",
-        "pytorch_half_pixel",
-        "align_corners",
-        "asymmetric",
-        "tf_crop_and_resize",
-    ] = "half_pixel",
-    nearest_mode: Literal[
-        "round_prefer_floor", "round_prefer_ceil", "floor", "ceil"
-    ] = "round_prefer_floor",
-    keep_aspect_ratio_policy: Literal["stretch", "not_larger", "not_smaller"] = "stretch",
+    coordinate_transformation_mode: Literal['half_pixel', 'half_pixel_symmetric', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_crop_and_resize'] = 'half_pixel',
+    nearest_mode: Literal['round_prefer_floor', 'round_prefer_ceil', 'floor', 'ceil'] = 'round_prefer_floor',
+    keep_aspect_ratio_policy: Literal['stretch', 'not_larger', 'not_smaller'] = 'stretch',
     cubic_coeff_a: float = -0.75,
     exclude_outside: bool = False,
     antialias: bool = False,
@@ -916,7 +905,7 @@ def rfft(
     input: Tensor,
     n: int | None = None,
     dim: int = -1,
-    norm: Literal["backward", "ortho", "forward"] = "backward",
+    norm: Literal['backward', 'ortho', 'forward'] = 'backward',
 ) -> Tensor: ...
 def rms_norm(
     input: Tensor,
@@ -942,7 +931,7 @@ def rotary_embedding(
     cos: Tensor,
     sin: Tensor,
     positions: Tensor | None = None,
-    rotary_mode: Literal["neox", "gptj"] = "neox",
+    rotary_mode: Literal['neox', 'gptj'] = 'neox',
 ) -> Tensor: ...
 def round(input: Tensor, *, decimals: int = 0) -> Tensor: ...
 def rsqrt(input: Tensor) -> Tensor: ...
@@ -977,7 +966,7 @@ def scatter(
     index: Tensor,
     src: Tensor | float,
     *,
-    reduce: Literal["none", "add", "multiply"] = "none",
+    reduce: Literal['none', 'add', 'multiply'] = 'none',
 ) -> Tensor: ...
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor: ...
 def scatter_reduce(
@@ -985,7 +974,7 @@ def scatter_reduce(
     dim: int,
     index: Tensor,
     src: Tensor,
-    reduce: Literal["sum", "prod", "mean", "amax", "amin"] = "sum",
+    reduce: Literal['sum', 'prod', 'mean', 'amax', 'amin'] = 'sum',
     *,
     include_self: bool = True,
 ) -> Tensor: ...
@@ -996,11 +985,11 @@ def searchsorted(
     *,
     out_int32: bool = False,
     right: bool = False,
-    side: Literal["left", "right"] = "left",
+    side: Literal['left', 'right'] = 'left',
 ) -> Tensor: ...
 def segment_reduce(
     data: Tensor,
-    reduce: Literal["sum", "mean", "max", "min", "prod"] = "sum",
+    reduce: Literal['sum', 'mean', 'max', 'min', 'prod'] = 'sum',
     lengths: Tensor | None = None,
     offsets: Tensor | None = None,
     *,
@@ -1242,7 +1231,7 @@ def attention_over_cache(
     rope_cos: Tensor | None = None,
     rope_sin: Tensor | None = None,
     is_causal: bool = True,
-    rotary_mode: str = "neox",
+    rotary_mode: str = 'neox',
     num_heads: int | None = None,
     slot_ids: Tensor | None = None,
     block_table: Tensor | None = None,
@@ -1272,13 +1261,13 @@ def binary_cross_entropy(
     input: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
-    reduction: str = "mean",
+    reduction: str = 'mean',
 ) -> Tensor: ...
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
-    reduction: str = "mean",
+    reduction: str = 'mean',
     pos_weight: Tensor | None = None,
 ) -> Tensor: ...
 def blackman_window(
@@ -1311,7 +1300,7 @@ def cosine_embedding_loss(
     input2: Tensor,
     target: Tensor,
     margin: float = 0.0,
-    reduction: str = "mean",
+    reduction: str = 'mean',
 ) -> Tensor: ...
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor: ...
 def cosine_window(
@@ -1327,7 +1316,7 @@ def cross_entropy(
     target: Tensor,
     weight: Tensor | None = None,
     ignore_index: int = -100,
-    reduction: str = "mean",
+    reduction: str = 'mean',
     label_smoothing: float = 0.0,
 ) -> Tensor: ...
 def diag(input: Tensor, diagonal: int = 0) -> Tensor: ...
@@ -1339,13 +1328,13 @@ def diagonal_scatter(
     dim1: int = 0,
     dim2: int = 1,
 ) -> Tensor: ...
-def div_(input: Tensor, other: Tensor | float, *, rounding_mode: str = "none") -> Tensor: ...
+def div_(input: Tensor, other: Tensor | float, *, rounding_mode: str = 'none') -> Tensor: ...
 def dot(input: Tensor, other: Tensor) -> Tensor: ...
 def dsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]: ...
 def dstack(tensors: Sequence[Tensor]) -> Tensor: ...
 def eig(input: Tensor) -> Any: ...
 def eigvals(input: Tensor) -> Any: ...
-def eigvalsh(input: Tensor, UPLO: str = "L") -> Tensor: ...
+def eigvalsh(input: Tensor, UPLO: str = 'L') -> Tensor: ...
 def einsum(equation: str, *operands: Any) -> Any: ...
 def empty(
     *shape: Any,
@@ -1414,7 +1403,7 @@ def gaussian_nll_loss(
     var: Any,
     full: bool = False,
     eps: float = 1e-06,
-    reduction: str = "mean",
+    reduction: str = 'mean',
 ) -> Tensor: ...
 def gaussian_window(
     window_length: int,
@@ -1473,7 +1462,7 @@ def group_query_attention_varlen(
     rope_cos: Tensor | None = None,
     rope_sin: Tensor | None = None,
     is_causal: bool = True,
-    rotary_mode: str = "neox",
+    rotary_mode: str = 'neox',
     num_heads: int | None = None,
     kv_num_heads: int | None = None,
     out_present_key: Tensor | None = None,
@@ -1521,14 +1510,14 @@ def hinge_embedding_loss(
     input: Tensor,
     target: Tensor,
     margin: float = 1.0,
-    reduction: str = "mean",
+    reduction: str = 'mean',
 ) -> Tensor: ...
 def hsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]: ...
 def hstack(tensors: Sequence[Tensor]) -> Tensor: ...
 def huber_loss(
     input: Tensor,
     target: Tensor,
-    reduction: str = "mean",
+    reduction: str = 'mean',
     delta: float = 1.0,
     weight: Tensor | None = None,
 ) -> Tensor: ...
@@ -1600,14 +1589,14 @@ def kaiser_window(
 def kl_div(
     input: Tensor,
     target: Tensor,
-    reduction: str = "mean",
+    reduction: str = 'mean',
     log_target: bool = False,
 ) -> Tensor: ...
 def kron(input: Tensor, other: Tensor) -> Tensor: ...
 def l1_loss(
     input: Tensor,
     target: Tensor,
-    reduction: str = "mean",
+    reduction: str = 'mean',
     weight: Tensor | None = None,
 ) -> Tensor: ...
 def l2_normalize(input: Tensor, dim: int = -1, eps: float = 1e-12) -> Tensor: ...
@@ -1648,12 +1637,12 @@ def margin_ranking_loss(
     input2: Tensor,
     target: Tensor,
     margin: float = 0.0,
-    reduction: str = "mean",
+    reduction: str = 'mean',
 ) -> Tensor: ...
 def matrix_exp(input: Tensor) -> Tensor: ...
 def matrix_norm(
     input: Tensor,
-    ord: Any = "fro",
+    ord: Any = 'fro',
     dim: Any = (-2, -1),
     keepdim: bool = False,
     *,
@@ -1679,13 +1668,13 @@ def mel_weight_matrix(
     dtype: Any = None,
     device: Any = None,
 ) -> Any: ...
-def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]: ...
+def meshgrid(*tensors: Any, indexing: str = 'ij') -> tuple[Tensor, ...]: ...
 def min(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any: ...
 def mm(input: Tensor, mat2: Tensor) -> Tensor: ...
 def mse_loss(
     input: Tensor,
     target: Tensor,
-    reduction: str = "mean",
+    reduction: str = 'mean',
     weight: Tensor | None = None,
 ) -> Tensor: ...
 def mul_(input: Tensor, other: Tensor | float) -> Tensor: ...
@@ -1731,14 +1720,14 @@ def multi_margin_loss(
     p: int = 1,
     margin: float = 1.0,
     weight: Tensor | None = None,
-    reduction: str = "mean",
+    reduction: str = 'mean',
 ) -> Tensor: ...
-def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor: ...
+def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = 'mean') -> Tensor: ...
 def multilabel_soft_margin_loss(
     input: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
-    reduction: str = "mean",
+    reduction: str = 'mean',
 ) -> Tensor: ...
 def mv(input: Tensor, vec: Tensor) -> Tensor: ...
 def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor: ...
@@ -1784,11 +1773,11 @@ def nll_loss(
     target: Tensor,
     weight: Tensor | None = None,
     ignore_index: int = -100,
-    reduction: str = "mean",
+    reduction: str = 'mean',
 ) -> Tensor: ...
 def norm(
     input: Any,
-    p: Any = "fro",
+    p: Any = 'fro',
     dim: Any = None,
     keepdim: bool = False,
     dtype: Any = None,
@@ -1828,7 +1817,7 @@ def poisson_nll_loss(
     log_input: bool = True,
     full: bool = False,
     eps: float = 1e-08,
-    reduction: str = "mean",
+    reduction: str = 'mean',
 ) -> Tensor: ...
 def positive(input: Tensor) -> Tensor: ...
 def qk_rms_norm(
@@ -1914,10 +1903,10 @@ def slice_scatter(
 def smooth_l1_loss(
     input: Tensor,
     target: Tensor,
-    reduction: str = "mean",
+    reduction: str = 'mean',
     beta: float = 1.0,
 ) -> Tensor: ...
-def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor: ...
+def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = 'mean') -> Tensor: ...
 def softmin(input: Tensor, dim: int = -1, dtype: Any = None) -> Tensor: ...
 def split(
     input: Any,
@@ -1932,7 +1921,7 @@ def stft(
     win_length: int | None = None,
     window: Tensor | None = None,
     center: bool = True,
-    pad_mode: str = "reflect",
+    pad_mode: str = 'reflect',
     normalized: bool = False,
     onesided: bool | None = None,
     return_complex: bool | None = None,
@@ -1958,7 +1947,7 @@ def triplet_margin_loss(
     p: float = 2.0,
     eps: float = 1e-06,
     swap: bool = False,
-    reduction: str = "mean",
+    reduction: str = 'mean',
 ) -> Tensor: ...
 def triplet_margin_with_distance_loss(
     anchor: Tensor,
@@ -1968,7 +1957,7 @@ def triplet_margin_with_distance_loss(
     distance_function: Callable[[Any, Any], Any] | None = None,
     margin: float = 1.0,
     swap: bool = False,
-    reduction: str = "mean",
+    reduction: str = 'mean',
 ) -> Tensor: ...
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]: ...
 def unravel_index(indices: Tensor, shape: int | Sequence[int] | Tensor) -> tuple[Tensor, ...]: ...
@@ -1994,7 +1983,6 @@ def zeros_like(
     dtype: dtype | None = None,
     device: Device | str | None = None,
 ) -> Tensor: ...
-
 absolute = abs
 arccos = acos
 arccosh = acosh

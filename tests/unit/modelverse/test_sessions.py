@@ -232,7 +232,8 @@ def test_files_that_are_none(folder: Path, saved: Path, tmp_path: Path) -> None:
     tensor("the session has 3 tokens", "tokens", lambda rows: ("int32", (3,), bytes(12)))
     for wrong in (-1, 261):
         odd = np.full(40, wrong, np.int32).tobytes()
-        tensor("outside the vocabulary of 261", "tokens", lambda rows: ("int32", (40,), odd))
+        row = ("int32", (40,), odd)
+        tensor("outside the vocabulary of 261", "tokens", lambda rows, row=row: row)
     tensor("tensor 'layers.0.keys' is", "tokens", lambda rows: ("int32", (40,), bytes(160)))
     tensor("'layers.1.values' is missing", "layers.1.values", None)
     tensor("has none of that name", "layers.2.keys", lambda rows: ("int8", (1,), bytes(1)))
