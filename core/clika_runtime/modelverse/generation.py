@@ -105,6 +105,7 @@ class GenerativeModel:
             "cache_dtype": config.rows.name,
             "cache_layout": config.layout,
             "cache_bytes_per_token": self.engine.cache.nbytes_per_token,
+            "prefix_cache": "on" if self.prefixes is not None else "off",
         }
 
     def with_adapters(self, *adapters: Any) -> GenerativeModel:
