@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from clika_runtime.modelverse.generation import GenerativeModel, load_generative
+from clika_runtime.modelverse.speculation import Pace
 
 # Models and how many lines they get, which a reply may copy: Gemma's are longer than the windows of
 # its sliding layers (512).
@@ -58,3 +59,25 @@ def test_replies_are_the_same(name: str, request: pytest.FixtureRequest, tmp_pat
     told = reply(other, prompt, **way)
     same(told, second)
     assert told.cached_tokens == told.prompt_tokens - 1
+
+
+def test_a_small_model_drafts_for_a_wider_one(
+    smollm2_gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SmolLM2 before a llama of its tokenizer with random weights, which it cannot foresee; and
+    before itself."""
+    pytest.importorskip("gguf")
+    from benchmarks.checkpoints import random_model
+
+    monkeypatch.setattr(Pace, "best", lambda self, sequences, rate, most, each=0.0: most)
+    random_model(smollm2_gguf, tmp_path / "wide.gguf", 640, 1024)
+    wide = load_generative(tmp_path / "wide.gguf", max_seq=512, max_sequences=2)
+    small = load_generative(smollm2_gguf, max_seq=512)
+    assert wide.config.hidden_size > small.config.hidden_size
+    for way in ({"temperature": 0.0}, {"temperature": 1.0, "repetition_penalty": 1.1}):
+        for model, right in ((wide, False), (small, True)):
+            plain = reply(model, "Once upon a time", **way)
+            told = reply(model, "Once upon a time", **way, assistant_model=small)
+            same(told, plain)
+            assert told.drafted_tokens > 20
+            assert (told.accepted_tokens > 10) == right

@@ -12,7 +12,7 @@ from clika_runtime.errors import ClikaRTError, InvalidArgumentError
 from .cache import KVCache
 from .engine import Engine, Work
 from .prefixes import PrefixStore
-from .speculation import Speculation, plain
+from .speculation import RATE, Speculation, plain
 
 if TYPE_CHECKING:
     from .generation import GenerativeModel
@@ -73,6 +73,7 @@ class Assistant:
         self.prefixes = PrefixStore(cache)
         self.vocabulary = min(vocabulary, model.loaded.model.vocab_size)
         self.seconds = 0.0  # of a drafted token
+        self.rate = RATE  # how often tokens were right, in the requests so far
         self._drafts: dict[Speculation, _Draft] = {}
 
     def release(self, owner: Speculation) -> None:
@@ -93,21 +94,20 @@ class Assistant:
             found = self._place(request, count)
             if found is not None:
                 turns.append((place, request, *found))
-        begun = 0.0
-        for number in range(max((turn[3] for turn in turns), default=0)):
-            if number == 1:
-                begun = time.perf_counter()
-            turns = [turn for turn in turns if turn[3] > number]
-            if not turns:
-                break
+        long = max((_missing(turn[1], turn[2]) for turn in turns), default=0)
+        begun = time.perf_counter()
+        number = 0
+        while turns:
             ids = self._step(turns, [drafts[turn[0]] for turn in turns])
-            for (place, *_), token in zip(turns, ids, strict=False):
-                if token is not None:
-                    drafts[place].append(token)
-            turns = [turn for turn, token in zip(turns, ids, strict=False) if token is not None]
-            if number:
-                last = (time.perf_counter() - begun) / number
-                self.seconds = last if not self.seconds else min(last, 1.02 * self.seconds)
+            going = [(turn, token) for turn, token in zip(turns, ids, strict=True) if token >= 0]
+            for (place, *_), token in going:
+                drafts[place].append(token)
+            number += 1
+            turns = [turn for turn, _ in going if turn[3] > number]
+        # The first draft of a text reads all of it, which says nothing of the next.
+        if number and long <= LONG:
+            last = (time.perf_counter() - begun) / number
+            self.seconds = last if not self.seconds else min(last, 1.02 * self.seconds)
         return drafts
 
     def _place(self, request: Request, count: int) -> tuple[_Draft, int] | None:
@@ -142,8 +142,8 @@ class Assistant:
 
     def _step(
         self, turns: Sequence[tuple[int, Request, _Draft, int]], drafted: Sequence[list[int]]
-    ) -> list[int | None]:
-        """The next token of each draft; what is new of its text is fed first."""
+    ) -> list[int]:
+        """The next token of each draft, -1 for none; what is new of its text is fed first."""
         work: list[Work] = []
         for (_, request, draft, _), tokens in zip(turns, drafted, strict=True):
             reply = [*request.produced, *tokens]
@@ -169,10 +169,15 @@ class Assistant:
                     owner.assistant = None
                     self._drafts.pop(owner, None)
                     self.engine.cache.free(draft.sequence)
-            return [None] * len(turns)
+            return [-1] * len(turns)
         for item, (_, _, draft, _) in zip(work, turns, strict=True):
             draft.fed += item.tokens
-        return [token if 0 <= token < self.vocabulary else None for token in ids]
+        return [token if token < self.vocabulary else -1 for token in ids]
+
+
+def _missing(request: Request, draft: _Draft) -> int:
+    """Tokens of the request's text that the assistant has not seen."""
+    return len(request.tokens) + len(request.produced) - len(draft.fed)
 
 
 def _token(request: Request, place: int) -> int:

@@ -170,6 +170,10 @@ class Speculation:
     _model: _Source = field(default_factory=_Source)
     _asked: bool = False  # the assistant gave the last draft
 
+    def __post_init__(self) -> None:
+        if self.assistant is not None:
+            self._model.rate = self.assistant.rate
+
     def look_up(
         self, prompt: Sequence[int], produced: Sequence[int], pace: Pace, sequences: int, most: int
     ) -> list[int]:
@@ -196,6 +200,8 @@ class Speculation:
     def close(self) -> None:
         """The request has ended."""
         if self.assistant is not None:
+            # The next request begins with what was seen in this one.
+            self.assistant.rate = self._model.rate
             self.assistant.release(self)
 
 
