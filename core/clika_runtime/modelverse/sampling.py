@@ -273,6 +273,8 @@ class Choice:
 
     def accept(self, token: int) -> None:
         """The next token of the reply."""
+        if self.later:
+            self.words = self.later.pop(0)
         if self._history is not None:
             if self.length == len(self._history):
                 self._history = _grown(self._history)

@@ -6,6 +6,7 @@ callers share their steps."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from typing import Any
 from clika_runtime.errors import ClikaRTError, InternalError, InvalidArgumentError
 
 from .engine import MAX_ROWS, Engine, Work
+from .knobs import MAX_DRAFT
 from .prefixes import LEAST, PrefixStore, common_length
 from .sampling import Choice, Sampling, look
 from .speculation import Pace, Speculation
@@ -123,13 +125,13 @@ class Scheduler:
 
     def advance(self, request: Request, have: int) -> None:
         """Runs steps until the request has more than ``have`` tokens or is done; raises what it
-        failed with."""
+        failed with when there are none."""
         while len(request.produced) <= have and not request.done:
             with self.engine.lock:
                 if len(request.produced) > have or request.done:
                     break
                 self._run_step()
-        if request.error is not None:
+        if request.error is not None and len(request.produced) <= have:
             raise request.error
 
     def step(self) -> bool:
@@ -289,53 +291,56 @@ class Scheduler:
 
     def _draft(self, batch: list[Request], work: list[Work]) -> None:
         """Puts drafts behind the new tokens of requests that ask for them, where they pay."""
+        count = len(work)
+        room = min(MAX_DRAFT, MAX_ROWS // count - 1)
         window = self.engine.cache.config.max_tokens
-        room = MAX_ROWS // len(work) - 1
-        asked: list[int] = []
-        counts: list[int] = []
+        asked: list[tuple[int, int]] = []
         for place, request in enumerate(batch):
-            owner = request.speculation
-            if owner is None:
-                continue
-            produced = request.produced
+            owner, produced = request.speculation, request.produced
             most = min(
                 room,
                 request.max_new_tokens - len(produced) - 1,
                 window - len(request.tokens) - len(produced),
             )
-            if most < 1:
+            if owner is None or most < 1:
                 continue
-            draft = owner.look_up(request.tokens, produced, self.pace, len(work), most)
+            mask = None if request.choice is None else request.choice.mask
+            draft: Sequence[int] = ()
+            # What fails here fails, if it does, where the mask is asked; nobody else ends with it.
+            with contextlib.suppress(Exception):
+                draft = owner.forced(mask, self.pace, count, most)
+            draft = draft or owner.look_up(request.tokens, produced, self.pace, count, most)
+            wanted = 0 if draft else owner.ask(self.pace, count, most)
+            if wanted:
+                asked.append((place, wanted))
             work[place].draft = draft
-            count = 0 if draft else owner.ask(self.pace, len(work), most)
-            if count:
-                asked.append(place)
-                counts.append(count)
         if asked:
-            self._ask(batch, work, asked, counts)
+            self._ask(batch, work, asked)
         drafted = [item for item in work if item.draft]
         for item in drafted:
             admitted = getattr(item.choice and item.choice.mask, "admitted", None)
             if admitted is not None:
-                item.draft = item.draft[: admitted(item.draft)]
+                draft, item.draft = item.draft, ()
+                with contextlib.suppress(Exception):
+                    item.draft = draft[: admitted(draft)]
         sizes = [1 + len(item.draft) for item in work]
         if drafted and not self.engine.cache.fits([item.sequence for item in work], sizes):
             for item in drafted:
                 item.draft = ()
 
     def _ask(
-        self, batch: list[Request], work: list[Work], places: list[int], counts: list[int]
+        self, batch: list[Request], work: list[Work], asked: Sequence[tuple[int, int]]
     ) -> None:
-        """Drafts of assistants, those of one together."""
-        groups: dict[Any, list[int]] = {}
-        for index, place in enumerate(places):
+        """Drafts of assistants, those of one together: places in the batch, and tokens wanted."""
+        groups: dict[Any, list[tuple[int, int]]] = {}
+        for place, wanted in asked:
             owner = batch[place].speculation
-            groups.setdefault(owner and owner.assistant, []).append(index)
+            groups.setdefault(owner and owner.assistant, []).append((place, wanted))
         for assistant, members in groups.items():
-            chosen = [batch[places[index]] for index in members]
-            drafts = assistant.draft(chosen, [counts[index] for index in members])
-            for index, draft in zip(members, drafts, strict=True):
-                work[places[index]].draft = draft
+            places, counts = zip(*members, strict=True)
+            drafts = assistant.draft([batch[place] for place in places], counts)
+            for place, draft in zip(places, drafts, strict=True):
+                work[place].draft = draft
 
     def _allowed(self, batch: list[Request], work: list[Work]) -> tuple[list[Request], list[Work]]:
         """Asks what the next tokens may be; a request whose mask fails ends and is left out."""

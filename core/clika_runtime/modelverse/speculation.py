@@ -6,8 +6,9 @@ depend on the rows beside it and a draw depends on the seed and the index of the
 the draft is what was chosen it is kept, with the token behind it; so a reply is the same with and
 without, to the bit, whatever the draft is and however tokens are chosen.
 
-Drafts come from the text so far (`PromptLookup`; Saxena, "Prompt Lookup Decoding", 2023) or from a
-smaller model (`assistant`; Leviathan et al., arXiv:2211.17192). How long they are is decided before
+Drafts come from what a constraint forces, from the text so far (`PromptLookup`; Saxena, "Prompt
+Lookup Decoding", 2023), or from a smaller model (`assistant`; Leviathan et al., arXiv:2211.17192);
+the first of these that has something gives it. How long they are is decided before
 each step, by how often drafts of the request were right and by what steps have cost (`Pace`).
 """
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .knobs import MAX_DRAFT
 
@@ -166,19 +167,30 @@ class Speculation:
     steps: int = 0
     warnings: list[str] = field(default_factory=list)
     _lookup: PromptLookup = field(default_factory=PromptLookup)
+    _rules: _Source = field(default_factory=_Source)
     _text: _Source = field(default_factory=_Source)
     _model: _Source = field(default_factory=_Source)
-    _asked: bool = False  # the assistant gave the last draft
 
     def __post_init__(self) -> None:
+        self._asked = self._text  # for the last draft
         if self.assistant is not None:
             self._model.rate = self.assistant.rate
+
+    def forced(self, mask: Any, pace: Pace, sequences: int, most: int) -> list[int]:
+        """A draft of what a constraint leaves no choice about, as far as that goes. (The tokens may
+        be others of the same text.)"""
+        find = getattr(mask, "forced", None)
+        if find is None:
+            return []
+        self._asked = self._rules
+        count = self._rules.length(pace, sequences, most)
+        return list(find()[:count]) if count else []
 
     def look_up(
         self, prompt: Sequence[int], produced: Sequence[int], pace: Pace, sequences: int, most: int
     ) -> list[int]:
         """A draft out of the text, of at most so many tokens, where it pays."""
-        self._asked = False
+        self._asked = self._text
         count = self._text.length(pace, sequences, min(most, self.lookup_tokens))
         return self._lookup.draft(prompt, produced, count) if count else []
 
@@ -186,7 +198,7 @@ class Speculation:
         """How many tokens the assistant is to draft."""
         if self.assistant is None:
             return 0
-        self._asked = True
+        self._asked = self._model
         each = self.assistant.seconds
         return self._model.length(pace, sequences, min(most, self.assistant_tokens), each)
 
@@ -195,7 +207,7 @@ class Speculation:
         self.drafted += drafted
         self.accepted += accepted
         self.steps += 1
-        (self._model if self._asked else self._text).record(drafted, accepted)
+        self._asked.record(drafted, accepted)
 
     def close(self) -> None:
         """The request has ended."""

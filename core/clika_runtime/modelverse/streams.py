@@ -183,7 +183,8 @@ class TextStream(Iterator[str], AsyncIterator[str]):
             self._seen += 1
         if self._stops.found is not None:
             return self._finish("stop_string", piece)
-        if request.done and self._seen == len(request.produced):
+        # A failure comes when the tokens before it are told.
+        if request.done and request.error is None and self._seen == len(request.produced):
             piece += self._stops.push(self._decoder.finish())
             piece += self._stops.flush()
             return self._finish(

@@ -275,12 +275,12 @@ def test_constraints_hold(
         for way in ({"temperature": 0.0}, {"temperature": 1.5, "repetition_penalty": 1.1}):
             asked = {"constraint": constraint, **way, "top_logprobs": 2}
             plain = replies(model, asked, {})
-            foreseen = Foreseen(monkeypatch, plain[0].token_ids, 0.2)
+            Foreseen(monkeypatch, plain[0].token_ids, 0.2)
             told = replies(model, {**asked, **DRAFTED}, {}, {**asked, **DRAFTED})
             same(told[0], plain[0])
             same(told[1], plain[1])
             same(told[2], plain[0])
-            assert foreseen.right and told[0].accepted_tokens > 0
+            assert told[0].accepted_tokens > 0
 
 
 class Turns:
@@ -320,6 +320,53 @@ def test_masks_of_the_callers(
     told = replies(model, {**asked, "mask": Turns(), **DRAFTED})[0]
     same(told, plain)
     assert told.warnings == ["nothing is drafted: Turns has no rollback()"]
+
+
+class Ended(Careful):
+    """Allows nothing behind nine tokens."""
+
+    finished = False
+
+    def mask(self) -> Any:
+        return np.zeros(9, np.int32) if len(self.told) == 9 else super().mask()
+
+
+def test_a_dead_end_is_the_same_failure(
+    model: GenerativeModel, monkeypatch: pytest.MonkeyPatch, always: None
+) -> None:
+    def failed(**options: Any) -> Any:
+        stream = model.stream_generate(PROMPT, mask=Ended(), **FREE, **options)
+        with pytest.raises(InvalidArgumentError, match="allows no token here") as caught:
+            list(stream)
+        return str(caught.value), stream.report.token_ids
+
+    plain = failed()
+    assert "token 10 of the reply" in plain[0] and len(plain[1]) == 9
+    Foreseen(monkeypatch, plain[1] + [1, 2, 3], 0.1)
+    assert failed(**DRAFTED) == plain
+
+
+def test_what_is_forced_is_drafted(model: GenerativeModel, always: None) -> None:
+    pytest.importorskip("llguidance")
+    asked = {"constraint": {"regex": "(yes|no), the captain said to the mate[.!]"}}
+    plain = replies(model, asked)[0]
+    told = replies(model, {**asked, "prompt_lookup_num_tokens": 1})[0]
+    same(told, plain)
+    assert told.accepted_tokens > 20 and told.draft_steps < 12
+
+
+def test_a_mask_that_fails_at_a_draft_fails_alone(model: GenerativeModel, always: None) -> None:
+    class Sick(Careful):
+        def forced(self) -> list[int]:
+            raise ValueError("sick")
+
+        def admitted(self, tokens: Any) -> int:
+            raise ValueError("sick")
+
+    told = replies(model, {"mask": Sick(), **DRAFTED}, {})
+    plain = replies(model, {"mask": Turns()}, {})
+    for one, other in zip(told, plain, strict=True):
+        same(one, other)
 
 
 # ---------------------------------------------------------------- assistants
