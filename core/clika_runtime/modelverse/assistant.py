@@ -22,6 +22,8 @@ __all__ = ["Assistant", "check_assistant"]
 
 # New tokens of a text that are fed together with those of others.
 LONG = 16
+# New tokens of a step that costs as much as one with a single token, or nearly.
+FEW = 2
 
 
 def check_assistant(model: GenerativeModel, assistant: Any) -> None:
@@ -72,7 +74,8 @@ class Assistant:
         self.engine = Engine(model.loaded.model, cache, chunk=model.engine.chunk)
         self.prefixes = PrefixStore(cache)
         self.vocabulary = min(vocabulary, model.loaded.model.vocab_size)
-        self.seconds = 0.0  # of a drafted token
+        self.seconds = 0.0  # of a drafted token, the least seen lately
+        self._steps = 0
         self.rate = RATE  # how often tokens were right, in the requests so far
         self._drafts: dict[Speculation, _Draft] = {}
 
@@ -94,8 +97,6 @@ class Assistant:
             found = self._place(request, count)
             if found is not None:
                 turns.append((place, request, *found))
-        long = max((_missing(turn[1], turn[2]) for turn in turns), default=0)
-        begun = time.perf_counter()
         number = 0
         while turns:
             ids = self._step(turns, [drafts[turn[0]] for turn in turns])
@@ -104,10 +105,6 @@ class Assistant:
                 drafts[place].append(token)
             number += 1
             turns = [turn for turn, _ in going if turn[3] > number]
-        # The first draft of a text reads all of it, which says nothing of the next.
-        if number and long <= LONG:
-            last = (time.perf_counter() - begun) / number
-            self.seconds = last if not self.seconds else min(last, 1.02 * self.seconds)
         return drafts
 
     def _place(self, request: Request, count: int) -> tuple[_Draft, int] | None:
@@ -140,6 +137,14 @@ class Assistant:
         draft.sure = length
         return draft, count
 
+    def _record(self, seconds: float) -> None:
+        """A step that gave each of its drafts a token."""
+        self._steps += 1
+        if self._steps == 2:  # the first one may have compiled its plan
+            self.seconds = seconds
+        elif self._steps > 2:
+            self.seconds = min(seconds, 1.02 * self.seconds)
+
     def _step(
         self, turns: Sequence[tuple[int, Request, _Draft, int]], drafted: Sequence[list[int]]
     ) -> list[int]:
@@ -160,7 +165,10 @@ class Assistant:
                     self.engine.step([Work(item.sequence, piece)])
                     draft.fed += piece
                     item.tokens = item.tokens[len(piece) :]
+            begun = time.perf_counter()
             ids = self.engine.step(work)
+            if max(len(item.tokens) for item in work) <= FEW:
+                self._record(time.perf_counter() - begun)
         except ClikaRTError as error:
             for _, request, draft, _ in turns:
                 owner = request.speculation
@@ -173,11 +181,6 @@ class Assistant:
         for item, (_, _, draft, _) in zip(work, turns, strict=True):
             draft.fed += item.tokens
         return [token if token < self.vocabulary else -1 for token in ids]
-
-
-def _missing(request: Request, draft: _Draft) -> int:
-    """Tokens of the request's text that the assistant has not seen."""
-    return len(request.tokens) + len(request.produced) - len(draft.fed)
 
 
 def _token(request: Request, place: int) -> int:

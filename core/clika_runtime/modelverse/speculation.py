@@ -35,6 +35,10 @@ RATE, FOLLOW = 0.6, 0.15
 REST, MOST_REST = 16, 256
 # What a row more is believed to cost, as a share of the step, where no such step was seen.
 ROW_COST = 0.1
+# A rate from which on more right tokens tell nothing new.
+SURE = 0.9
+# Steps after which it is seen again what one without a draft costs.
+STALE = 32
 LENGTHS = (1, 3, 7, MAX_DRAFT)
 
 
@@ -89,11 +93,15 @@ class Pace:
     def __init__(self) -> None:
         self._seconds: dict[int, float] = {}
         self._seen: dict[int, int] = {}
+        self._last: dict[int, int] = {}  # the number of the step that was seen last
+        self._steps = 0
 
     def record(self, rows: int, seconds: float) -> None:
         """A step of so many rows took so long."""
-        size = 1 << (rows - 1).bit_length()
+        size = _size(rows)
         count = self._seen[size] = self._seen.get(size, 0) + 1
+        self._steps += 1
+        self._last[size] = self._steps
         # The first step of a kind may have compiled its plan.
         old = self._seconds.get(size)
         kept = seconds if old is None or count == 1 else min(seconds, old * 1.02)
@@ -101,7 +109,7 @@ class Pace:
 
     def cost(self, rows: int) -> float:
         """Seconds of a step of so many rows, seen or believed."""
-        size = 1 << (rows - 1).bit_length()
+        size = _size(rows)
         if self._seen.get(size, 0) > 1:
             return self._seconds[size]
         below = [other for other in self._seconds if other < size and self._seen[other] > 1]
@@ -112,7 +120,11 @@ class Pace:
 
     def best(self, sequences: int, rate: float, most: int, each: float = 0.0) -> int:
         """The length of a draft that gives the most tokens per second when each of ``sequences``
-        has one, its tokens are right at ``rate`` and cost ``each`` seconds; 0 for no draft."""
+        has one, its tokens are right at ``rate`` and cost ``each`` seconds; 0 for no draft, and
+        where it is not known, or not any more, what a step without one costs."""
+        size = _size(sequences)
+        if self._seen.get(size, 0) < 2 or self._steps - self._last[size] >= STALE:
+            return 0
         best, length = 1.0 / self.cost(sequences), 0
         for count in sorted({min(other, most) for other in LENGTHS}):
             right = sum(rate**place for place in range(count + 1))
@@ -120,6 +132,11 @@ class Pace:
             if count and speed > best:
                 best, length = speed, count
         return length
+
+
+def _size(rows: int) -> int:
+    """The class of a number of rows: the next power of 2."""
+    return 1 << (rows - 1).bit_length()
 
 
 class _Source:
@@ -141,13 +158,16 @@ class _Source:
 
     def record(self, drafted: int, accepted: int) -> None:
         """How a draft went."""
+        tried = self._idle > self._rest
         self.rate = 1.0 - (1.0 - self.rate) * (1.0 - FOLLOW) ** accepted
-        if accepted == drafted:
-            self._rest = 0
-        else:
+        if accepted < drafted:
             self.rate *= 1.0 - FOLLOW
-            tried = self._idle > self._rest
-            self._rest = min(MOST_REST, max(REST, 2 * self._rest)) if tried else REST
+        if not tried:
+            self._rest = REST
+        elif accepted == drafted and self.rate < SURE:
+            self._rest = 0  # the rate may be better than is believed: look again
+        else:
+            self._rest = min(MOST_REST, max(REST, 2 * self._rest))
         self._idle = 0
 
 
