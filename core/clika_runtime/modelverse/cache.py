@@ -458,11 +458,16 @@ class KVCache:
 
     def _blocks_needed(self, sequences: Sequence[int], counts: Sequence[int]) -> int:
         needed = 0
+        writers: dict[int, int] = {}  # of blocks that are shared
         for sequence, count in zip(sequences, counts, strict=True):
             state = self._get(sequence)
             needed += max(0, -(-(state.length + count) // self.block_size) - len(state.blocks))
             if count and self._writes_shared(state):
-                needed += 1
+                block = state.blocks[state.length // self.block_size]
+                writers[block] = writers.get(block, 0) + 1
+        # Where nobody else holds a block, the last who writes keeps it.
+        for block, count in writers.items():
+            needed += min(count, self._references[block] - 1)
         return needed
 
     def _writes_shared(self, state: _Sequence) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +142,23 @@ def test_a_prefix_that_a_step_needs_the_room_of() -> None:
     assert store.take(again, [*range(28), 5, 5]) == 28
     cache.prepare_step([again], [2])
     assert len(store) == 0 and cache.length(again) == 30
+
+
+def test_two_that_share_a_block_take_one_more() -> None:
+    cache = small(2, "continuous")
+    first = hold(cache, [*range(20)])
+    second = cache.fork(first)
+    assert cache.free_blocks == 1 and cache.fits([first, second], [1, 1])
+    cache.prepare_step([first, second], [1, 1])
+    assert cache.free_blocks == 0 and cache.length(first) == cache.length(second) == 21
+    third = small(3, total=64)
+    first = hold(third, [*range(20)])
+    kept = third.snapshot(first)
+    second = third.fork(first)
+    hold(third, [*range(32)])  # one block of eight is left
+    assert third.free_blocks == 1 and not third.fits([first, second], [1, 1])
+    third.release(kept)
+    assert third.fits([first, second], [1, 1])
 
 
 # ---------------------------------------------------------------- replies
@@ -288,3 +307,59 @@ def test_drafts_over_known_prompts(folder: Path, plain: GenerativeModel) -> None
             same(told, reply(plain, prompt, temperature=0.0))
     assert told.cached_tokens == told.prompt_tokens - 1
     assert model._assistant(twin).prefixes.latest is not None  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("layout", ["paged", "continuous"])
+def test_many_at_once(folder: Path, plain: GenerativeModel, layout: str) -> None:
+    """Threads with prompts that share beginnings, drafts, cancelled streams and a small pool: every
+    reply is the one that it is alone."""
+    load = {"max_sequences": 3, "max_seq": 256, "prefill_chunk": 24, "kvcache": layout}
+    model = load_generative(folder, **load)
+    twin = load_generative(folder, max_seq=200)
+    drawn = random.Random(11)
+    prompts = [LONG[: drawn.randint(20, 70)] + "abc" * drawn.randint(0, 30) for _ in range(12)]
+    ways: list[dict[str, Any]] = [
+        {"temperature": 0.0},
+        {"temperature": 1.0, "repetition_penalty": 1.2},
+        {"temperature": 0.7, "top_k": 20, "seed": 8},
+    ]
+    extras: list[dict[str, Any]] = [
+        {},
+        {"prompt_lookup_num_tokens": 5},
+        {"assistant_model": twin, "num_assistant_tokens": 3},
+    ]
+    alone = {
+        (prompt, number): reply(plain, prompt, **way)
+        for prompt in prompts
+        for number, way in enumerate(ways)
+    }
+    wrong: list[Any] = []
+
+    def work(seed: int) -> None:
+        chosen = random.Random(seed)
+        for _ in range(12):
+            prompt, number = chosen.choice(prompts), chosen.randrange(3)
+            options = {**FREE, "top_logprobs": 4, **ways[number], **chosen.choice(extras)}
+            try:
+                with model.stream_generate(prompt, **options) as stream:
+                    if chosen.random() < 0.3:
+                        next(stream)
+                        continue
+                    list(stream)
+                same(stream.report, alone[prompt, number])
+            except BaseException as error:
+                wrong.append((prompt, options, error))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong, wrong[0]
+    assert model.engine.cache.free_sequences == 3
+    (assistant,) = model._assistants.values()
+    assert assistant.engine.cache.free_sequences == 3 and not assistant._drafts
+    store = model.prefixes
+    assert store is not None
+    store.clear()
+    assert model.engine.cache.free_blocks == model.engine.cache.config.num_blocks
