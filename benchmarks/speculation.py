@@ -16,6 +16,7 @@ from pathlib import Path
 
 from benchmarks.checkpoints import facts, random_model
 from benchmarks.harness import (
+    Ceiling,
     Report,
     Row,
     Spread,
@@ -90,10 +91,13 @@ def drafted(
         "without drafts": lambda: worker.ask("reply", **plain),
     }
     found = rates(take_turns(calls, report.rounds), 1.0)
-    right = 100 * worker.ask("accepted", **how)
-    work = f"{work}, {right:.0f} % of the drafted tokens right"
+    right = worker.ask("accepted", **how)
     named = (subject, work, threads, "tokens/s")
-    report.add(Row.of(*named, found, beside="without drafts", target=target))
+
+    def told(_: float) -> Ceiling:
+        return Ceiling("the drafted tokens were right", 1.0, right)
+
+    report.add(Row.of(*named, found, told, beside="without drafts", target=target))
 
 
 def second_turn(report: Report, model: Path, subject: str, threads: int) -> None:

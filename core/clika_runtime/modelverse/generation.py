@@ -391,14 +391,19 @@ class GenerativeModel:
                 )
 
     # ---- sessions
-    def save_session(self, path: str | os.PathLike[str], messages: Any = None) -> Session:
+    def save_session(
+        self,
+        path: str | os.PathLike[str],
+        messages: Any = None,
+        tokens: Sequence[int] | None = None,
+    ) -> Session:
         """Writes the text that generation used last, with what was computed of it, to a file
         (`sessions` has the format), which appears when it is complete; ``messages`` is the
-        conversation behind it.
+        conversation behind it. With ``tokens`` it is the text that has most of them in common.
 
         Refused (``FAILED_PRECONDITION``): a model without ``prefix_cache``, and one that holds no
         text yet."""
-        return save_session(self, path, messages)
+        return save_session(self, path, messages, tokens)
 
     def load_session(self, path: str | os.PathLike[str]) -> Session:
         """Reads a session: prompts that begin with its tokens go on from there, with the same bits

@@ -51,16 +51,25 @@ class Session:
 
 
 def save_session(
-    model: GenerativeModel, path: str | os.PathLike[str], messages: Any = None
+    model: GenerativeModel,
+    path: str | os.PathLike[str],
+    messages: Any = None,
+    tokens: Sequence[int] | None = None,
 ) -> Session:
-    """Writes the text that the model used last: `GenerativeModel.save_session`."""
+    """Writes the text that the model used last, or the one that begins most like ``tokens``:
+    `GenerativeModel.save_session`."""
+    import numpy as np
+
     told = None if messages is None else _messages(list(messages), "save_session")
     store = _store(model, "save_session")
     with model.engine.lock:
         latest = store.latest
+        if tokens is not None:
+            latest = store.find(np.asarray(tokens, np.int32))[1]
         if latest is None:
             raise InvalidArgumentError(
-                f"save_session: the cache holds no text of {LEAST} tokens or more; generate first",
+                f"save_session: the cache holds no such text of {LEAST} tokens or more; generate it "
+                "first",
                 "FAILED_PRECONDITION",
             )
         cache = model.engine.cache

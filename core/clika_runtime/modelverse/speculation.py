@@ -37,6 +37,9 @@ REST, MOST_REST = 16, 256
 ROW_COST = 0.1
 # A rate from which on more right tokens tell nothing new.
 SURE = 0.9
+# How much faster a draft has to be by these numbers, which do not see all: two models that take
+# turns push each other out of the processor's caches.
+GAIN = 1.1
 # Steps after which it is seen again what one without a draft costs.
 STALE = 32
 LENGTHS = (1, 3, 7, MAX_DRAFT)
@@ -125,7 +128,7 @@ class Pace:
         size = _size(sequences)
         if self._seen.get(size, 0) < 2 or self._steps - self._last[size] >= STALE:
             return 0
-        best, length = 1.0 / self.cost(sequences), 0
+        best, length = GAIN / self.cost(sequences), 0
         for count in sorted({min(other, most) for other in LENGTHS}):
             right = sum(rate**place for place in range(count + 1))
             speed = right / (self.cost(sequences * (1 + count)) + count * each)

@@ -126,6 +126,18 @@ def test_a_session_needs_room(folder: Path, saved: Path) -> None:
     model.load_session(saved)
 
 
+def test_one_text_of_many(folder: Path, tmp_path: Path) -> None:
+    model = load_generative(folder, max_sequences=2)
+    texts = ["a" * 40, "b" * 50]
+    model.generate_batch(texts, **FREE)
+    for text in texts:
+        ids = model.tokenizer.encode(text)
+        session = model.save_session(tmp_path / "one.safetensors", tokens=ids)
+        assert list(session.tokens[: len(ids)]) == ids
+    with pytest.raises(InvalidArgumentError, match="no such text"):
+        model.save_session(tmp_path / "one.safetensors", tokens=[7] * 30)
+
+
 # ---------------------------------------------------------------- refusals
 def test_what_cannot_be_saved(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "talk.safetensors"
@@ -133,7 +145,7 @@ def test_what_cannot_be_saved(folder: Path, tmp_path: Path) -> None:
         load_generative(folder, prefix_cache=False).save_session(path)
     assert caught.value.code_name == "FAILED_PRECONDITION"
     model = load_generative(folder)
-    with pytest.raises(InvalidArgumentError, match="holds no text of 16 tokens or more"):
+    with pytest.raises(InvalidArgumentError, match="holds no such text of 16 tokens or more"):
         model.save_session(path)
     model.chat(TURNS, **FREE)
     with pytest.raises(InvalidArgumentError, match="messages are a list of dicts"):

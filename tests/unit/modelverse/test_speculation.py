@@ -473,7 +473,8 @@ def test_the_length_that_pays() -> None:
     assert pace.best(1, 0.99, 15) == 7
     assert pace.best(1, 0.99, 5) == 3
     assert pace.best(1, 0.6, 15) == 3
-    assert pace.best(1, 0.1, 15) == 1  # a second row is free there
+    assert pace.best(1, 0.2, 15) == 1  # a second row is free there
+    assert pace.best(1, 0.05, 15) == 0
     flat = costs(r1=5.0, r2=10.0, r4=20.0, r8=40.0, r16=80.0)
     assert flat.best(1, 0.99, 15) == 0
     # An assistant's tokens cost their time.
