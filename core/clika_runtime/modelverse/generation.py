@@ -306,7 +306,7 @@ class GenerativeModel:
         parser: OutputParser | None = None,
         shown: frozenset[int] = frozenset(),
     ) -> TextStream:
-        self._check_ids(ids)
+        self.check_ids(ids)
         config.check_vocabulary(self.loaded.model.vocab_size)
         warnings = []
         if config.truncate:
@@ -376,7 +376,8 @@ class GenerativeModel:
             f"{len(ids) - len(kept)} tokens at its start were left out"
         ]
 
-    def _check_ids(self, ids: Sequence[int]) -> None:
+    def check_ids(self, ids: Sequence[int]) -> None:
+        """Raises for what are no token ids of the model."""
         vocabulary = self.loaded.model.vocab_size
         for place, token in enumerate(ids):
             if not hasattr(token, "__index__"):
@@ -417,7 +418,7 @@ class GenerativeModel:
     def logits(self, tokens: str | Sequence[int]) -> Any:
         """Logits after each token, float32 ``[tokens, vocabulary]`` as a NumPy array."""
         ids = self._prompt_ids(tokens)
-        self._check_ids(ids)
+        self.check_ids(ids)
         if not ids or len(ids) > self.window:
             raise InvalidArgumentError(
                 f"logits: {len(ids)} tokens are given, 1 .. {self.window} fit in the context window"
@@ -430,7 +431,7 @@ class GenerativeModel:
         import numpy as np
 
         ids = self._prompt_ids(tokens)
-        self._check_ids(ids)
+        self.check_ids(ids)
         if not ids or len(ids) > self.window:
             raise InvalidArgumentError(
                 f"score: {len(ids)} tokens are given, 1 .. {self.window} fit in the context window"

@@ -60,7 +60,13 @@ def save_session(
     `GenerativeModel.save_session`."""
     import numpy as np
 
-    told = None if messages is None else _messages(list(messages), "save_session")
+    told = None
+    if messages is not None:
+        told = _messages(
+            list(messages) if isinstance(messages, tuple) else messages, "save_session"
+        )
+    if tokens is not None:
+        model.check_ids(tokens)
     store = _store(model, "save_session")
     with model.engine.lock:
         latest = store.latest
@@ -68,8 +74,8 @@ def save_session(
             latest = store.find(np.asarray(tokens, np.int32))[1]
         if latest is None:
             raise InvalidArgumentError(
-                f"save_session: the cache holds no such text of {LEAST} tokens or more; generate it "
-                "first",
+                f"save_session: the cache holds no such text of {LEAST} tokens or more; generate "
+                "it first",
                 "FAILED_PRECONDITION",
             )
         cache = model.engine.cache
@@ -92,7 +98,11 @@ def save_session(
             "messages": told,
             "sha256": digest.hexdigest(),
         }
-        write_safetensors(path, rows, {FORMAT: json.dumps(document)})
+        try:
+            text = json.dumps(document)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidArgumentError(f"save_session: messages are no JSON: {error}") from error
+        write_safetensors(path, rows, {FORMAT: text})
         return Session(tuple(latest.tokens.tolist()), told)
 
 

@@ -150,6 +150,12 @@ def test_what_cannot_be_saved(folder: Path, tmp_path: Path) -> None:
     model.chat(TURNS, **FREE)
     with pytest.raises(InvalidArgumentError, match="messages are a list of dicts"):
         model.save_session(path, [{"role": "user"}])
+    with pytest.raises(InvalidArgumentError, match="messages are a list of dicts"):
+        model.save_session(path, 5)
+    with pytest.raises(InvalidArgumentError, match="messages are no JSON"):
+        model.save_session(path, [{"role": "user", "content": "x", "more": object()}])
+    with pytest.raises(InvalidArgumentError, match="outside the vocabulary"):
+        model.save_session(path, tokens=[1000])
     with pytest.raises(NotFoundError, match="no such directory"):
         model.save_session(tmp_path / "none" / "talk.safetensors")
     assert not [*tmp_path.iterdir()]
