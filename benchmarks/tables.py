@@ -14,7 +14,15 @@ from typing import Any
 from benchmarks.harness import RESULTS, SCHEMA
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
-ORDER = ("model_speed", "llama_types", "layer_types", "batched_decode", "dense", "two_processes")
+ORDER = (
+    "model_speed",
+    "llama_types",
+    "layer_types",
+    "batched_decode",
+    "speculation",
+    "dense",
+    "two_processes",
+)
 HEAD = ("model", "work", "threads", "ours", "peer", "ratio", "target", "of the ceiling", "date")
 TOP = """# Benchmarks
 

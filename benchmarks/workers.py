@@ -6,6 +6,7 @@ A worker sleeps while another runs, so all see the same machine in the same minu
     python -m benchmarks.workers ours MODEL.gguf THREADS ['{"mode": "exact"}']
     python -m benchmarks.workers llama.cpp MODEL.gguf THREADS ['{"flash": true}']
     python -m benchmarks.workers transformers MODEL.gguf THREADS
+    python -m benchmarks.workers replies MODEL.gguf THREADS ['{"assistant": "SMALL.gguf"}']
 
 A call is a line such as ``["prefill", {"ids": [1, 2, 3]}]``.
 """
@@ -212,7 +213,57 @@ class Transformers:
         return time.perf_counter() - started
 
 
-KINDS = {"ours": Ours, "llama.cpp": LlamaCpp, "transformers": Transformers}
+class Replies:
+    """This runtime as it is used: texts in, replies out, greedy. ``assistant`` is a model that
+    drafts; a reply that is not the one of the first call of its prompt ends the run."""
+
+    def __init__(
+        self, model: str, threads: int, assistant: str | None = None, prefix_cache: bool = True
+    ) -> None:
+        from clika_runtime.modelverse.generation import load_generative
+
+        started = time.perf_counter()
+        window = 2 * WINDOW
+        self.model = load_generative(model, max_seq=window, prefix_cache=prefix_cache)
+        self.assistant = load_generative(assistant, max_seq=window) if assistant else None
+        self.vocabulary = self.model.loaded.model.vocab_size
+        self.load_seconds = time.perf_counter() - started
+        self.told: dict[str, list[int]] = {}
+
+    def _report(self, prompt: str, count: int, **options: Any) -> Any:
+        options = {"temperature": 0.0, "stop_ids": (), "max_new_tokens": count, **options}
+        stream = self.model.stream_generate(prompt, **options)
+        for _ in stream:
+            pass
+        ids = stream.report.token_ids
+        if self.told.setdefault(prompt, ids) != ids:
+            raise RuntimeError("the reply is another one")
+        return stream.report
+
+    def reply(self, prompt: str, count: int, lookup: int = 0, drafted: bool = False) -> float:
+        """Seconds of a token after the first."""
+        options: dict[str, Any] = {"prompt_lookup_num_tokens": lookup}
+        if drafted:
+            options["assistant_model"] = self.assistant
+        return float(self._report(prompt, count, **options).decode_seconds) / (count - 1)
+
+    def accepted(self, prompt: str, count: int, lookup: int = 0, drafted: bool = False) -> float:
+        """The part of the drafted tokens that was right; of a reply that is not timed."""
+        options: dict[str, Any] = {"prompt_lookup_num_tokens": lookup}
+        if drafted:
+            options["assistant_model"] = self.assistant
+        report = self._report(prompt, count, **options)
+        return float(report.accepted_tokens / max(1, report.drafted_tokens))
+
+    def second(self, prompt: str, more: str) -> float:
+        """Seconds to the first token of a second turn: the prompt, a reply, and a text more."""
+        if self.model.prefixes is not None:
+            self.model.prefixes.clear()
+        first = self._report(prompt, 24)
+        return float(self._report(f"{prompt}{first.text}{more}", 2).prefill_seconds)
+
+
+KINDS = {"ours": Ours, "replies": Replies, "llama.cpp": LlamaCpp, "transformers": Transformers}
 
 
 class Worker:

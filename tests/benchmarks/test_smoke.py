@@ -70,6 +70,16 @@ def test_two_processes(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @linux
+def test_speculation(smollm2_gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks import speculation
+
+    monkeypatch.setattr(speculation, "WIDE", (64, 96))
+    words = (smollm2_gguf, "--tokens", "6", "--work", tmp_path)
+    works = [work for _, work, _ in rows_of("speculation", monkeypatch, tmp_path, *words)]
+    assert len(works) == 5 and "first token of a second turn" in works
+
+
+@linux
 def test_a_worker_counts_its_processor_time(tiny: Path) -> None:
     with Worker("ours", "ours", tiny, 1) as worker:
         idle = worker.cpu_seconds()

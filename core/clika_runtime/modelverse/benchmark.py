@@ -56,7 +56,7 @@ class Protocol:
             text = (
                 "prompts=cold (a fresh prompt every iteration; prefill_tok_s prices prompt ingest)"
             )
-        return f"{text}; no prefix cache and no parking: their columns are empty"
+        return f"{text}; no parking: its column is empty"
 
 
 @dataclass(slots=True)
@@ -68,7 +68,9 @@ class Row:
     ``prefill_chunk_*`` steps of prompts that took several (0: none did). Rates are tokens per
     second: ``prefill_tok_s`` isl by ttft, ``decode_tok_s`` of all sessions together in steps
     without prompts. ``speedup_vs_c1`` compares it with one session of the same cell,
-    ``batching_efficiency`` is that by the sessions."""
+    ``batching_efficiency`` is that by the sessions. ``admitted_tok`` counts tokens of a pass's
+    prompts that the prefix cache takes: whole units of 16 of what is before the last token; it is
+    empty without the cache."""
 
     isl: int
     osl: int
@@ -107,6 +109,7 @@ class _Pass:
     chunks: list[float] = field(default_factory=list)
     decoded: int = 0
     decode_seconds: float = 0.0
+    admitted: int = 0
 
 
 def measure(
@@ -209,6 +212,8 @@ def _measure(
     row.prefill_chunk_ms_max = (chunks[-1] if chunks else 0.0) * 1e3
     seconds = sum(one.decode_seconds for one in timed)
     row.decode_tok_s = sum(one.decoded for one in timed) / seconds if seconds else 0.0
+    if model.prefixes is not None:
+        row.admitted_tok = timed[-1].admitted
     row.retires = len(passes) * row.concurrency
     row.peak_active_bytes = stats.peak_bytes
     row.num_allocs = stats.allocations - before
@@ -226,7 +231,7 @@ def _prompts(model: Any, row: Row, protocol: Protocol, drawn: random.Random) -> 
 
 
 def _run(model: Any, prompts: list[list[int]], new_tokens: int, token_budget: int) -> _Pass:
-    scheduler = Scheduler(model.engine, token_budget)
+    scheduler = Scheduler(model.engine, token_budget, model.prefixes)
     requests = [Request(prompt, Sampling(), new_tokens) for prompt in prompts]
     found = _Pass()
     begun = time.perf_counter()
@@ -257,6 +262,7 @@ def _run(model: Any, prompts: list[list[int]], new_tokens: int, token_budget: in
         for request in requests:
             scheduler.cancel(request)
     found.wall = ended - begun
+    found.admitted = scheduler.admitted
     found.ttft = [request.first_token_time - request.started for request in requests]
     if len(found.chunks) <= 1:
         found.chunks = []

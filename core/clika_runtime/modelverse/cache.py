@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import mmap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -296,6 +296,8 @@ class KVCache:
         self._next = 0
         self._pools: list[tuple[Any, Any]] | None = None
         self._decode_step: StepArrays | None = None
+        #: Lets go of blocks that are kept without need; False where there are none.
+        self.reclaim: Callable[[], bool] = lambda: False
 
     # ---- pools
     @property
@@ -428,6 +430,26 @@ class KVCache:
         """Lets go of a snapshot's blocks."""
         self._unref(snapshot.blocks)
 
+    def hold(self, length: int) -> Snapshot:
+        """A snapshot of so many tokens whose rows are still to be written (`rows_of`)."""
+        needed = -(-length // self.block_size)
+        while needed > self.free_blocks:
+            if not self.reclaim():
+                raise OutOfMemoryError(
+                    f"KVCache.hold: {length} tokens need {needed} block(s) of {self.block_size} "
+                    f"tokens, {self.free_blocks} are free of {self.config.num_blocks}"
+                )
+        return Snapshot(tuple(self._take_block() for _ in range(needed)), length)
+
+    def rows_of(self, snapshot: Snapshot, pool: Any) -> list[Any]:
+        """Views of a pool's rows that a snapshot holds, block by block in the order of their
+        tokens."""
+        size = self.block_size
+        return [
+            pool[block, : min(size, snapshot.length - index * size)]
+            for index, block in enumerate(snapshot.blocks)
+        ]
+
     def reset(self) -> None:
         """Removes every sequence. Snapshots keep their blocks."""
         for handle in list(self._sequences):
@@ -455,16 +477,25 @@ class KVCache:
 
     # ---- steps
     def fits(self, sequences: Sequence[int], counts: Sequence[int]) -> bool:
-        """Whether the blocks left hold these new tokens."""
-        return self._blocks_needed(sequences, counts) <= self.free_blocks
+        """Whether the blocks left hold these new tokens, when what is kept without need is let
+        go."""
+        while self._blocks_needed(sequences, counts) > self.free_blocks:
+            if not self.reclaim():
+                return False
+        return True
 
     def _blocks_needed(self, sequences: Sequence[int], counts: Sequence[int]) -> int:
         needed = 0
+        writers: dict[int, int] = {}  # of blocks that are shared
         for sequence, count in zip(sequences, counts, strict=True):
             state = self._get(sequence)
             needed += max(0, -(-(state.length + count) // self.block_size) - len(state.blocks))
             if count and self._writes_shared(state):
-                needed += 1
+                block = state.blocks[state.length // self.block_size]
+                writers[block] = writers.get(block, 0) + 1
+        # Where nobody else holds a block, the last who writes keeps it.
+        for block, count in writers.items():
+            needed += min(count, self._references[block] - 1)
         return needed
 
     def _writes_shared(self, state: _Sequence) -> bool:
@@ -578,8 +609,8 @@ class KVCache:
                     "more pass the window "
                     f"of {self.config.max_tokens}"
                 )
-        needed = self._blocks_needed(sequences, counts)
-        if needed > self.free_blocks:
+        if not self.fits(sequences, counts):
+            needed = self._blocks_needed(sequences, counts)
             raise OutOfMemoryError(
                 f"KVCache.prepare_step: the step needs {needed} block(s) of {self.block_size} "
                 "tokens, "

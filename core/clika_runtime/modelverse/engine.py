@@ -18,8 +18,8 @@ import clika_runtime as crt
 from clika_runtime.errors import InvalidArgumentError
 
 from .cache import CacheStep, KVCache, StepArrays
-from .knobs import MAX_BIASES
-from .sampling import GREEDY, Choice, Sampling, TokenLogprob
+from .knobs import MAX_BIASES, MAX_DRAFT
+from .sampling import GREEDY, Ahead, Choice, Sampling, TokenLogprob
 from .step_inputs import SamplingArrays, choose, sampling_inputs
 
 __all__ = ["Engine", "Sampling", "Work"]
@@ -32,26 +32,34 @@ SCORE_BYTES = 32 << 20
 # The likeliest tokens that a step tells where log-probabilities are asked for.
 TOP_LOGPROBS = 20
 
+# Rows of a step that looks at drafts.
+MAX_ROWS = 64
+
+_Row = tuple[Sampling, int, Choice | Ahead | None]
+
 
 @dataclass(slots=True)
 class Work:
     """New tokens of one sequence. With ``sampling`` the step gives the token that follows them;
     ``index`` is that token's number in the reply, ``choice`` what the request carries from one
-    token to the next, where `Choice.needed` says that there is any."""
+    token to the next, where `Choice.needed` says that there is any. ``draft`` are tokens that may
+    follow, for `Engine.verify`."""
 
     sequence: int
     tokens: Sequence[int]
     sampling: Sampling | None = None
     index: int = 0
     choice: Choice | None = None
+    draft: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
 class PlanClass:
-    """What a plan serves: ``decode`` (one token per sequence, an id each), ``sample`` (any tokens,
-    ids for the rows wanted), ``fill`` (any tokens, nothing wanted), ``logits`` (any tokens, logits
-    of the rows wanted). ``adjusts`` and ``logprobs`` say what `choose` does beside sampling; one
-    row that asks for it is enough, and costs the others nothing in their results."""
+    """What a plan serves: ``decode`` (one token per sequence, an id each), ``verify`` (any tokens,
+    an id behind each of them), ``sample`` (any tokens, ids for the rows wanted), ``fill`` (any
+    tokens, nothing wanted), ``logits`` (any tokens, logits of the rows wanted). ``adjusts`` and
+    ``logprobs`` say what `choose` does beside sampling; one row that asks for it is enough, and
+    costs the others nothing in their results."""
 
     kind: str
     tokens: int
@@ -143,6 +151,8 @@ class Engine:
         bucket = self._batch_bucket(batch)
         if kind == "decode":
             width = bucket
+        elif kind == "verify":
+            width = max(bucket, min(bucket * (1 + MAX_DRAFT), MAX_ROWS))
         elif tokens <= self.chunk:
             width = self.chunk
         else:
@@ -163,6 +173,8 @@ class Engine:
     def _compile(self, key: PlanClass) -> Any:
         """The graph of a step's class: traced as anybody's function is, and finalized."""
         decode = key.kind == "decode"
+        every = decode or key.kind == "verify"  # a row for each token
+        chooses = every or key.kind == "sample"
         bounds: dict[str, tuple[int, int]] = {}
         specs: list[crt.TensorSpec] = []
 
@@ -187,19 +199,20 @@ class Engine:
         )
         given("cu_seqlens", crt.int32, bound)
         given("kv_lens", crt.int32, batch)
-        wanted = batch
-        if not decode:
+        wanted = tokens
+        if not every:
             limit = key.tokens if key.kind == "logits" else key.batch
             wanted = (1, None) if key.kind == "fill" else size("rows", limit)
             given("rows", crt.int32, wanted)
             if key.kind != "logits":
                 given("row_bounds", crt.int32, bound)
-        if key.kind in ("decode", "sample"):
+        if chooses:
             sizes = {"rows": wanted}
             if key.adjusts:
-                listed = key.batch * self.cache.config.max_tokens
+                rows = key.tokens if every else key.batch
+                listed = rows * self.cache.config.max_tokens
                 sizes["history"] = size("history", max(256, 1 << (listed - 1).bit_length()))
-                sizes["biases"] = size("biases", key.batch * MAX_BIASES)
+                sizes["biases"] = size("biases", rows * MAX_BIASES)
             for name, kind, dims in sampling_inputs(key.adjusts, self.model.vocab_size):
                 given(name, getattr(crt, kind), *(sizes.get(dim) or (dim, None) for dim in dims))
         names = [spec.name for spec in specs]
@@ -207,7 +220,7 @@ class Engine:
 
         def forward(inputs: list[Any]) -> list[Any]:
             of = dict(zip(names, inputs, strict=True))
-            if key.kind not in ("decode", "sample"):
+            if not chooses:
                 return [self._forward(of, key.kind, pools)]
             logits = self._forward(of, "logits", pools)
             return choose(of, logits, key.adjusts, self.top_logprobs if key.logprobs else None)
@@ -281,6 +294,67 @@ class Engine:
         # The read waits for the step, so the arrays may be written again after it.
         return _results(plan.run(inputs), work, adjusts, logprobs)
 
+    def verify(self, work: Sequence[Work]) -> list[list[int]]:
+        """Runs a step in which a draft stands behind the new token of each sequence (or none: one
+        of them has one). Returns the ids that follow, per sequence: those of the draft that `step`
+        would have given one by one, and the one behind them.
+
+        The cache keeps the token and what of the draft was right; when the step fails it is as
+        before. Refused: mirostat, whose state depends on the token before."""
+        with self.lock:
+            fed = [[*item.tokens, *item.draft] for item in work]
+            sequences = [item.sequence for item in work]
+            arrays = self.cache.prepare_step(sequences, [len(tokens) for tokens in fed])
+            try:
+                kept = self._verify(work, fed, arrays)
+            except BaseException:
+                self.cache.rollback(arrays)
+                raise
+            for item, ids in zip(work, kept, strict=True):
+                wrong = len(item.draft) + 1 - len(ids)
+                if wrong:
+                    length = self.cache.length(item.sequence)
+                    self.cache.truncate(item.sequence, length - wrong)
+            return kept
+
+    def _verify(
+        self, work: Sequence[Work], fed: Sequence[Sequence[int]], arrays: StepArrays
+    ) -> list[list[int]]:
+        rows: list[_Row] = []
+        for item in work:
+            sampling, choice = item.sampling or GREEDY, item.choice
+            if choice is not None and item.draft and not choice.draftable:
+                raise InvalidArgumentError(
+                    "Engine.verify: this request's state behind a draft cannot be told"
+                )
+            along = [None] * (1 + len(item.draft)) if choice is None else choice.along(item.draft)
+            rows += [(sampling, item.index + ahead, row) for ahead, row in enumerate(along)]
+        adjusts, logprobs = _wishes(work)
+        inputs = _step_inputs(fed, arrays)
+        states = SamplingArrays(len(rows), adjusts, self.model.vocab_size)
+        states.set(rows)
+        inputs.update(states.arrays)
+        plan = self.plan("verify", len(rows), len(work), adjusts, logprobs)
+        results = plan.run(self._inputs(inputs))
+        ids: list[int] = results[0].tolist()
+        mu = results[1].tolist() if adjusts else None
+        told = [result.tolist() for result in results[-3:]] if logprobs else None
+        kept = []
+        start = 0
+        for item in work:
+            count = 1
+            while count <= len(item.draft) and ids[start + count - 1] == item.draft[count - 1]:
+                count += 1
+            stop = start + count
+            kept.append(ids[start:stop])
+            if mu is not None and item.choice is not None:
+                item.choice.mu = mu[start]
+            if told is not None:
+                for row in range(start, stop):
+                    _tell_logprobs(item.choice, ids[row], *(column[row] for column in told))
+            start += 1 + len(item.draft)
+        return kept
+
     def _inputs(self, arrays: dict[str, Any]) -> dict[str, Any]:
         """Tensors of the engine's device over host arrays; on the CPU nothing is copied."""
         tensors = {name: crt.from_numpy(array) for name, array in arrays.items()}
@@ -301,7 +375,7 @@ class Engine:
         import numpy as np
 
         wanted = [row for row, item in enumerate(work) if item.sampling is not None]
-        inputs = _step_inputs(work, arrays)
+        inputs = _step_inputs([item.tokens for item in work], arrays)
         inputs["row_bounds"] = _row_bounds(len(work), wanted or [len(work) - 1])
         if not wanted:
             inputs["rows"] = np.array([len(arrays.positions) - 1], np.int32)
@@ -331,16 +405,15 @@ class Engine:
         import numpy as np
 
         with self.lock:
-            work = [Work(s, t) for s, t in zip(sequences, tokens, strict=True)]
-            arrays = self.cache.prepare_step(sequences, [len(item.tokens) for item in work])
+            arrays = self.cache.prepare_step(sequences, [len(new) for new in tokens])
             try:
-                inputs = _step_inputs(work, arrays)
+                inputs = _step_inputs(tokens, arrays)
                 total = len(arrays.positions)
                 inputs["rows"] = np.arange(total, dtype=np.int32)
                 if run is not None:
                     logits = run(self._inputs(inputs)).cpu().numpy()
                 else:
-                    plan = self.plan("logits", total, len(work))
+                    plan = self.plan("logits", total, len(sequences))
                     logits = plan.run(self._inputs(inputs))[0].cpu().numpy()
             except BaseException:
                 self.cache.rollback(arrays)
@@ -391,19 +464,20 @@ def _results(
             if item.choice is not None:
                 item.choice.mu = mu
     if logprobs:
-        _tell_logprobs(work, ids, *(result.tolist() for result in results[-3:]))
+        columns = [result.tolist() for result in results[-3:]]
+        for item, token, *row in zip(work, ids, *columns, strict=True):
+            _tell_logprobs(item.choice, token, *row)
     return ids
 
 
 def _tell_logprobs(
-    work: Sequence[Work], ids: list[int], chosen: list[float], values: Any, tokens: Any
+    choice: Choice | None, token: int, chosen: float, values: list[float], tokens: list[int]
 ) -> None:
-    for row, item in enumerate(work):
-        if item.choice is None or not item.choice.wants_logprobs or ids[row] < 0:
-            continue
-        count = item.choice.sampling.logprobs
-        top = tuple(zip(tokens[row][:count], values[row][:count], strict=True))
-        item.choice.logprobs.append(TokenLogprob(ids[row], chosen[row], top))
+    if choice is None or not choice.wants_logprobs or token < 0:
+        return
+    count = choice.sampling.logprobs
+    top = tuple(zip(tokens[:count], values[:count], strict=True))
+    choice.logprobs.append(TokenLogprob(token, chosen, top))
 
 
 def _row_bounds(sequences: int, wanted: list[int]) -> Any:
@@ -415,17 +489,17 @@ def _row_bounds(sequences: int, wanted: list[int]) -> Any:
     return np.cumsum(counts, dtype=np.int32)
 
 
-def _step_inputs(work: Sequence[Work], arrays: StepArrays) -> dict[str, Any]:
+def _step_inputs(fed: Sequence[Sequence[int]], arrays: StepArrays) -> dict[str, Any]:
     import numpy as np
 
-    tokens = np.empty(len(arrays.positions), np.int32)
+    packed = np.empty(len(arrays.positions), np.int32)
     start = 0
-    for item in work:
-        stop = start + len(item.tokens)
-        tokens[start:stop] = item.tokens
+    for tokens in fed:
+        stop = start + len(tokens)
+        packed[start:stop] = tokens
         start = stop
     return {
-        "tokens": tokens,
+        "tokens": packed,
         "positions": arrays.positions,
         "slots": arrays.slots,
         "block_table": arrays.block_table,

@@ -13,18 +13,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from clika_runtime.errors import ClikaRTError, InvalidArgumentError
 
 from .adapters import adapted
+from .assistant import Assistant, check_assistant
 from .cache import CacheConfig, KVCache
 from .embeddings import Embedder
 from .engine import Engine
 from .generation_config import GenerationConfig, read_defaults
 from .loader import Checkpoint, LoadedModel, LoadOptions, load_model
+from .prefixes import PrefixStore
 from .sampling import Choice, LogitsMask
 from .scheduler import Request, Scheduler
 from .scoring import TextScore, log_probabilities, score_text
+from .sessions import Session, load_session, save_session
+from .speculation import Speculation
 from .streams import GenerationReport, TextStream, breaks_after
 
 if TYPE_CHECKING:
@@ -69,7 +74,9 @@ class GenerativeModel:
             ),
         )
         self.engine = Engine(loaded.model, cache, chunk=options.prefill_chunk)
-        self.scheduler = Scheduler(self.engine)
+        self.prefixes = PrefixStore(cache) if options.prefix_cache else None
+        self.scheduler = Scheduler(self.engine, prefixes=self.prefixes)
+        self._assistants: WeakKeyDictionary[GenerativeModel, Assistant] = WeakKeyDictionary()
 
     # ---- facts
     @property
@@ -98,6 +105,7 @@ class GenerativeModel:
             "cache_dtype": config.rows.name,
             "cache_layout": config.layout,
             "cache_bytes_per_token": self.engine.cache.nbytes_per_token,
+            "prefix_cache": "on" if self.prefixes is not None else "off",
         }
 
     def with_adapters(self, *adapters: Any) -> GenerativeModel:
@@ -140,13 +148,22 @@ class GenerativeModel:
         *,
         constraint: Any = None,
         mask: LogitsMask | None = None,
+        assistant_model: GenerativeModel | None = None,
         **options: Any,
     ) -> TextStream:
         """Like ``generate``, as a stream of text pieces; ``report`` of the stream says how it
-        went."""
+        went.
+
+        ``assistant_model`` is a smaller model over the same tokenizer, which drafts the reply; the
+        reply is the same, to the bit. Refused: one over other tokens.
+
+            small = load_generative("small.gguf")
+            stream = model.stream_generate("Once upon a time,", assistant_model=small)
+        """
         config = self._defaults.with_options(options)
+        assistant = self._assistant(assistant_model)
         mask = self._restriction(_spec(constraint), mask)
-        return self._start(self._prompt_ids(prompt), config, mask, options)
+        return self._start(self._prompt_ids(prompt), config, mask, options, assistant)
 
     def chat(self, messages: Any, **options: Any) -> str:
         """Renders a conversation and returns the assistant's reply; takes the options of
@@ -162,6 +179,7 @@ class GenerativeModel:
         split_reasoning: bool = False,
         constraint: Any = None,
         mask: LogitsMask | None = None,
+        assistant_model: GenerativeModel | None = None,
         **options: Any,
     ) -> TextStream:
         """Like ``chat``, as a stream of text pieces.
@@ -182,6 +200,7 @@ class GenerativeModel:
                 print(call.name, call.arguments)
         """
         config = self._defaults.with_options(options)
+        assistant = self._assistant(assistant_model)
         spec = _spec(constraint)
         form = None
         if tools is not None or tool_choice is not None or split_reasoning:
@@ -206,7 +225,7 @@ class GenerativeModel:
         ids = self._encode(prompt, False)
         parser = None if form is None else form.parser(prompt)
         shown = frozenset[int]() if form is None else form.shown
-        return self._start(ids, config, mask, options, parser, shown)
+        return self._start(ids, config, mask, options, assistant, parser, shown)
 
     def generate_batch(
         self, prompts: Sequence[Prompt], *, raise_errors: bool = True, **options: Any
@@ -283,10 +302,11 @@ class GenerativeModel:
         config: GenerationConfig,
         mask: LogitsMask | None,
         options: Mapping[str, Any],
+        assistant: Assistant | None = None,
         parser: OutputParser | None = None,
         shown: frozenset[int] = frozenset(),
     ) -> TextStream:
-        self._check_ids(ids)
+        self.check_ids(ids)
         config.check_vocabulary(self.loaded.model.vocab_size)
         warnings = []
         if config.truncate:
@@ -306,8 +326,27 @@ class GenerativeModel:
             choice = Choice(sampling, ids, mask, breaks)
         stop_ids = frozenset(config.stop_ids) | getattr(mask, "stop_ids", frozenset())
         request = Request(ids, sampling, config.max_new_tokens, stop_ids, choice=choice)
+        if config.prompt_lookup_num_tokens or assistant is not None:
+            if choice is None or choice.draftable:
+                request.speculation = Speculation(
+                    config.prompt_lookup_num_tokens, assistant, config.num_assistant_tokens
+                )
+            else:
+                warnings.append(f"nothing is drafted: {choice.reason}")
         self.scheduler.submit(request)
         return TextStream(self, request, config, warnings, parser, shown)
+
+    def _assistant(self, model: GenerativeModel | None) -> Assistant | None:
+        """What drafts with that model."""
+        if model is None:
+            return None
+        found = self._assistants.get(model) if isinstance(model, GenerativeModel) else None
+        if found is None:
+            check_assistant(self, model)
+            sequences = self.engine.cache.config.max_sequences
+            found = Assistant(model, sequences, self.loaded.model.vocab_size)
+            self._assistants[model] = found
+        return found
 
     def _restriction(
         self, spec: ConstraintSpec | None, mask: LogitsMask | None
@@ -337,7 +376,8 @@ class GenerativeModel:
             f"{len(ids) - len(kept)} tokens at its start were left out"
         ]
 
-    def _check_ids(self, ids: Sequence[int]) -> None:
+    def check_ids(self, ids: Sequence[int]) -> None:
+        """Raises for what are no token ids of the model."""
         vocabulary = self.loaded.model.vocab_size
         for place, token in enumerate(ids):
             if not hasattr(token, "__index__"):
@@ -351,11 +391,34 @@ class GenerativeModel:
                     f"{vocabulary}"
                 )
 
+    # ---- sessions
+    def save_session(
+        self,
+        path: str | os.PathLike[str],
+        messages: Any = None,
+        tokens: Sequence[int] | None = None,
+    ) -> Session:
+        """Writes the text that generation used last, with what was computed of it, to a file
+        (`sessions` has the format), which appears when it is complete; ``messages`` is the
+        conversation behind it. With ``tokens`` it is the text that has most of them in common.
+
+        Refused (``FAILED_PRECONDITION``): a model without ``prefix_cache``, and one that holds no
+        text yet."""
+        return save_session(self, path, messages, tokens)
+
+    def load_session(self, path: str | os.PathLike[str]) -> Session:
+        """Reads a session: prompts that begin with its tokens go on from there, with the same bits
+        as in the process that wrote it.
+
+        Refused: a file that is none (``MALFORMED_FILE``), one of another model, dtype, mode, cache
+        or kind of processor, and one longer than the context window (``FAILED_PRECONDITION``)."""
+        return load_session(self, path)
+
     # ---- scores
     def logits(self, tokens: str | Sequence[int]) -> Any:
         """Logits after each token, float32 ``[tokens, vocabulary]`` as a NumPy array."""
         ids = self._prompt_ids(tokens)
-        self._check_ids(ids)
+        self.check_ids(ids)
         if not ids or len(ids) > self.window:
             raise InvalidArgumentError(
                 f"logits: {len(ids)} tokens are given, 1 .. {self.window} fit in the context window"
@@ -368,7 +431,7 @@ class GenerativeModel:
         import numpy as np
 
         ids = self._prompt_ids(tokens)
-        self._check_ids(ids)
+        self.check_ids(ids)
         if not ids or len(ids) > self.window:
             raise InvalidArgumentError(
                 f"score: {len(ids)} tokens are given, 1 .. {self.window} fit in the context window"

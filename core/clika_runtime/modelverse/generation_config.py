@@ -55,6 +55,10 @@ class GenerationConfig:
     They see the last ``penalty_window`` tokens (0: all). ``logit_bias`` maps tokens to what is
     added to their logits, ``banned_tokens`` never appear. `sampling` says the order of all of it.
 
+    Drafts change the time of a reply and nothing else: ``prompt_lookup_num_tokens`` (0: none) is
+    how many tokens at most are drafted out of the text so far, ``num_assistant_tokens`` how many by
+    an ``assistant_model`` (`GenerativeModel.stream_generate`); `speculation` says more.
+
     ``logprobs`` reports the log-probability of each token, ``top_logprobs`` so many of the
     likeliest beside it (which turns ``logprobs`` on)."""
 
@@ -85,6 +89,8 @@ class GenerationConfig:
     banned_tokens: tuple[int, ...] = ()
     logprobs: bool = False
     top_logprobs: int = 0
+    prompt_lookup_num_tokens: int = 0
+    num_assistant_tokens: int = 7
     skip_special_tokens: bool = True
     truncate: bool = False
 

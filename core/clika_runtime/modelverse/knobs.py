@@ -7,6 +7,7 @@ __all__ = [
     "CACHE_DTYPES",
     "COMPUTE_DTYPES",
     "MAX_BIASES",
+    "MAX_DRAFT",
     "MAX_TOP_LOGPROBS",
     "REAL",
     "WHOLE",
@@ -19,6 +20,8 @@ CACHE_DTYPES = (*COMPUTE_DTYPES, "q8_0", "fp8")
 
 #: Biases and bans of one request.
 MAX_BIASES = 1 << 16
+#: Tokens of a draft that one step looks at.
+MAX_DRAFT = 15
 #: The likeliest tokens that a request may ask for beside each of its own.
 MAX_TOP_LOGPROBS = 20
 
@@ -30,6 +33,8 @@ WHOLE: dict[str, tuple[int, int]] = {
     "penalty_window": (0, _WINDOW),
     "dry_allowed_length": (1, _WINDOW),
     "top_logprobs": (0, MAX_TOP_LOGPROBS),
+    "prompt_lookup_num_tokens": (0, MAX_DRAFT),
+    "num_assistant_tokens": (1, MAX_DRAFT),
 }
 REAL: dict[str, tuple[float, float]] = {
     "temperature": (0.0, 1e6),

@@ -60,7 +60,8 @@ class LoadOptions:
     stand in the cache at once; ``kvcache`` is "paged" or "continuous"; ``kv_dtype`` is what the
     cache holds its rows in, a name or dtype of `cache_rows`: None takes the dtype of activations,
     "q8_0" and "fp8" are quantized. ``prefill_chunk`` is how many prompt tokens one step takes at
-    most.
+    most. With ``prefix_cache`` the cache keeps texts that are done as long as nobody needs the
+    room, and a prompt that begins as one of them takes its rows (`prefixes`).
 
     ``adapters`` are LoRA adapters on every request: paths, ``"PATH:SCALE"`` or ``AdapterSpec``
     (`adapters`). ``merge_adapters`` adds them to the weights, which have to be dense, instead of
@@ -74,6 +75,7 @@ class LoadOptions:
     kvcache: str = "paged"
     kv_dtype: Any = None
     prefill_chunk: int = 512
+    prefix_cache: bool = True
     adapters: tuple[Any, ...] = ()
     merge_adapters: bool = False
 
@@ -88,7 +90,10 @@ class LoadOptions:
                 raise InvalidArgumentError(
                     f"LoadOptions: {name} must be at least {low}, got {value!r}"
                 )
-
+        if not isinstance(self.prefix_cache, bool):
+            raise InvalidArgumentError(
+                f"LoadOptions: prefix_cache must be True or False, got {self.prefix_cache!r:.80}"
+            )
         if isinstance(self.adapters, (str, os.PathLike)) or not isinstance(self.adapters, Iterable):
             raise InvalidArgumentError(
                 f"LoadOptions: adapters takes a list of adapters, got {self.adapters!r:.80}"

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 from clika_runtime.errors import InvalidArgumentError
 
-__all__ = ["GREEDY", "Choice", "LogitsMask", "Sampling", "TokenLogprob", "look"]
+__all__ = ["GREEDY", "Ahead", "Choice", "LogitsMask", "Sampling", "TokenLogprob", "look"]
 
 NO_LOGPROBS = -1
 
@@ -38,7 +38,12 @@ class LogitsMask(Protocol):
     ``stop_ids``, which end the reply beside the request's own. It may have
     ``vocab_size`` and a function ``fill(masks, words)`` that writes the words of several such
     objects into the rows of one int32 array ``[len(masks), ceil(vocab_size / 32)]`` and returns
-    errors by row: then ``mask()`` is not called.
+    errors by index of the object: then ``mask()`` is not called.
+
+    With ``rollback(count)``, which takes the last tokens back, its reply may be drafted
+    (`speculation`). ``fill`` takes a third argument then, a draft for each object, and an object
+    has a row more than its draft has tokens: the words behind each of them, zeros behind one that
+    does not follow. Without ``fill`` the draft is told by ``accept`` and taken back.
     """
 
     def mask(self) -> Any:
@@ -141,6 +146,7 @@ class Choice:
         self.sampling = sampling
         self.mask = mask
         self.words: Any = None  # of the mask, for the step under way
+        self.later: list[Any] = []  # those behind each token of a draft
         self.finished = False  # the mask says that nothing may follow
         self.adjusts = sampling.adjusts or mask is not None
         self.wants_logprobs = sampling.logprobs != NO_LOGPROBS
@@ -159,6 +165,39 @@ class Choice:
         """Whether a request with these settings needs a state."""
         return sampling.adjusts or mask is not None or sampling.logprobs != NO_LOGPROBS
 
+    @property
+    def draftable(self) -> bool:
+        """Whether several tokens may be looked at in one step: the state behind a token that is not
+        chosen yet can be told."""
+        return not self.reason
+
+    @property
+    def reason(self) -> str:
+        """Why it is not `draftable`; empty where it is."""
+        if self.sampling.mirostat_tau:
+            return "mirostat's state follows from the token before"
+        if self.mask is not None and not hasattr(self.mask, "rollback"):
+            return f"{type(self.mask).__name__} has no rollback()"
+        if self._breaks is not None and not getattr(self._breaks, "stateless", False):
+            return "dry_sequence_breakers has texts longer than a letter"
+        return ""
+
+    def along(self, draft: Sequence[int]) -> list[Choice | Ahead]:
+        """What the tokens behind a draft are chosen by: this choice, and one that is ahead by each
+        token of the draft."""
+        rows: list[Choice | Ahead] = [self]
+        limit = self.run_limit
+        words = self.later or [None] * len(draft)
+        if self._history is not None:
+            while self.length + len(draft) > len(self._history):
+                self._history = _grown(self._history)
+            self._history[self.length : self.length + len(draft)] = draft
+        for place, token in enumerate(draft):
+            if self._history is not None:
+                limit = 0 if self._breaks and self._breaks(token) else limit + 1
+            rows.append(Ahead(self, place + 1, limit, words[place]))
+        return rows
+
     def _remember(self, tokens: Sequence[int]) -> None:
         import numpy as np
 
@@ -172,11 +211,13 @@ class Choice:
         """How long a run may be that ends with this token."""
         self.run_limit = 0 if self._breaks and self._breaks(token) else self.run_limit + 1
 
-    def window(self) -> tuple[Any, int]:
-        """The tokens that penalties see, and where the reply begins among them."""
+    def window(self, ahead: int = 0) -> tuple[Any, int]:
+        """The tokens that penalties see, and where the reply begins among them; ``ahead`` by so
+        many tokens of a draft."""
         size = self.sampling.penalty_window
-        begin = max(0, self.length - size) if size else 0
-        return self._history[begin : self.length], max(0, self.reply - begin)
+        end = self.length + ahead
+        begin = max(0, end - size) if size else 0
+        return self._history[begin:end], max(0, self.reply - begin)
 
     def allow(self, words: Any, vocabulary: int) -> None:
         """What the mask said of the next token."""
@@ -188,6 +229,36 @@ class Choice:
                 f"{(vocabulary + 31) // 32} words or None is needed"
             )
         self.words = None if words is None else words.view("int32")
+        self.later = []
+
+    def look_along(self, draft: Sequence[int], vocabulary: int) -> None:
+        """Asks the mask what may come next, and behind each token of a draft."""
+        mask = self.mask
+        if mask is None:
+            return
+        self.allow(mask.mask(), vocabulary)
+        if not draft:
+            return
+        # What it gave is read before its next call.
+        first = None if self.words is None else self.words.copy()
+        later: list[Any] = []
+        told = 0
+        try:
+            for token in draft:
+                if not _admits(later[-1] if later else first, token) or (
+                    getattr(mask, "finished", False)
+                ):
+                    break
+                mask.accept(token)
+                told += 1
+                self.allow(mask.mask(), vocabulary)
+                later.append(None if self.words is None else self.words.copy())
+        finally:
+            if told:
+                mask.rollback(told)  # type: ignore[attr-defined]
+        empty = _nothing()
+        self.words = first
+        self.later = later + [empty] * (len(draft) - len(later))
 
     @property
     def allows_nothing(self) -> bool:
@@ -202,6 +273,8 @@ class Choice:
 
     def accept(self, token: int) -> None:
         """The next token of the reply."""
+        if self.later:
+            self.words = self.later.pop(0)
         if self._history is not None:
             if self.length == len(self._history):
                 self._history = _grown(self._history)
@@ -213,9 +286,48 @@ class Choice:
             self.finished = bool(getattr(self.mask, "finished", False))
 
 
-def look(choices: Sequence[Choice | None], vocabulary: int) -> dict[int, Exception]:
+class Ahead:
+    """A choice as it stands behind some tokens of a draft; for the step that looks at the draft."""
+
+    __slots__ = ("_choice", "_count", "run_limit", "words")
+    mu = 0.0
+
+    def __init__(self, choice: Choice, count: int, run_limit: int, words: Any) -> None:
+        self._choice = choice
+        self._count = count
+        self.run_limit = run_limit
+        self.words = words
+
+    @property
+    def sampling(self) -> Sampling:
+        """The request's settings."""
+        return self._choice.sampling
+
+    def window(self) -> tuple[Any, int]:
+        """`Choice.window` behind the tokens."""
+        return self._choice.window(self._count)
+
+
+def _admits(words: Any, token: int) -> bool:
+    if words is None:
+        return True
+    return token // 32 < len(words) and bool(int(words[token // 32]) >> token % 32 & 1)
+
+
+def _nothing() -> Any:
+    import numpy as np
+
+    return np.zeros(0, np.int32)
+
+
+def look(
+    choices: Sequence[Choice | None],
+    vocabulary: int,
+    drafts: Sequence[Sequence[int]] | None = None,
+) -> dict[int, Exception]:
     """Asks the masks of several requests what their next tokens may be, those that can be asked
-    together at once. Result: what asking failed with, by index."""
+    together at once; with drafts also behind each token of those. Result: what asking failed with,
+    by index."""
     errors: dict[int, Exception] = {}
     together: dict[Any, list[int]] = {}
     for index, choice in enumerate(choices):
@@ -226,28 +338,39 @@ def look(choices: Sequence[Choice | None], vocabulary: int) -> dict[int, Excepti
             together.setdefault((fill, getattr(choice.mask, "vocab_size", 0)), []).append(index)
             continue
         try:
-            choice.allow(choice.mask.mask(), vocabulary)
+            choice.look_along(drafts[index] if drafts else (), vocabulary)
         except Exception as error:
             errors[index] = error
     for (fill, size), members in together.items():
         chosen = [choice for index in members if (choice := choices[index]) is not None]
+        along = [drafts[index] for index in members] if drafts else None
         try:
-            rows, failed = _filled(fill, size, chosen)
-            for row, (index, choice) in enumerate(zip(members, chosen, strict=True)):
-                if row in failed:
-                    errors[index] = failed[row]
+            rows, failed = _filled(fill, size, chosen, along)
+            row = 0
+            for place, (index, choice) in enumerate(zip(members, chosen, strict=True)):
+                count = len(along[place]) if along else 0
+                if place in failed:
+                    errors[index] = failed[place]
                 else:
                     choice.allow(rows[row], vocabulary)
+                    choice.later = list(rows[row + 1 : row + 1 + count])
+                row += 1 + count
         except Exception as error:
             errors |= dict.fromkeys(members, error)
     return errors
 
 
-def _filled(fill: Any, size: int, choices: list[Choice]) -> tuple[Any, dict[int, Exception]]:
+def _filled(
+    fill: Any, size: int, choices: list[Choice], drafts: list[Sequence[int]] | None
+) -> tuple[Any, dict[int, Exception]]:
     import numpy as np
 
-    words = np.zeros((len(choices), (size + 31) // 32), np.int32)
-    return words, fill([choice.mask for choice in choices], words)
+    masks = [choice.mask for choice in choices]
+    count = len(masks) + sum(map(len, drafts or ()))
+    words = np.zeros((count, (size + 31) // 32), np.int32)
+    if drafts is None or count == len(masks):
+        return words, fill(masks, words)
+    return words, fill(masks, words, drafts)
 
 
 def _grown(array: Any) -> Any:

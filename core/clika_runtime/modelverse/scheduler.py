@@ -6,15 +6,21 @@ callers share their steps."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 from clika_runtime.errors import ClikaRTError, InternalError, InvalidArgumentError
 
-from .engine import Engine, Work
+from .engine import MAX_ROWS, Engine, Work
+from .knobs import MAX_DRAFT
+from .prefixes import LEAST, PrefixStore, common_length
 from .sampling import Choice, Sampling, look
+from .speculation import Pace, Speculation
 
 __all__ = ["Request", "Scheduler"]
 
@@ -27,7 +33,8 @@ class Request:
     part of it. ``stop_reason`` is None while it runs, then ``stop`` (a stop id, in ``stop_id``, or
     a mask that is finished), ``length`` (``max_new_tokens``), ``window`` (the context is full) or
     ``cancelled``. ``choice`` is what it carries from token to token, where it needs any; ``cached``
-    are the tokens of the prompt that the cache held already."""
+    are the tokens of the prompt that the cache held already. With ``speculation`` tokens are
+    drafted, which changes nothing but the time."""
 
     tokens: Sequence[int]
     sampling: Sampling
@@ -45,21 +52,37 @@ class Request:
     last_token_time: float = 0.0
     sequence: int | None = None
     fed: int = 0  # prompt tokens that the cache holds or gets in the step under way
+    speculation: Speculation | None = None
 
     @property
     def done(self) -> bool:
         """Whether the request will get no more tokens."""
         return self.stop_reason is not None or self.error is not None
 
+    @cached_property
+    def array(self) -> Any:
+        """The prompt as an int32 array."""
+        import numpy as np
+
+        return np.asarray(self.tokens, np.int32)
+
 
 class Scheduler:
     """Shares an engine's steps among requests, first come first served.
 
-    ``token_budget`` bounds the tokens of a step (default: the engine's chunk).
+    ``token_budget`` bounds the tokens of a step (default: the engine's chunk). ``prefixes`` keeps
+    the texts of requests that are done, for prompts that begin with them; without it nothing is
+    shared.
     """
 
-    def __init__(self, engine: Engine, token_budget: int = 0) -> None:
+    def __init__(
+        self, engine: Engine, token_budget: int = 0, prefixes: PrefixStore | None = None
+    ) -> None:
         self.engine = engine
+        self.prefixes = prefixes
+        self.admitted = 0  # tokens of prompts that were kept, in whole units of `LEAST`
+        self.pace = Pace()
+        self._drafting = False
         self.token_budget = token_budget or engine.chunk
         self._waiting: deque[Request] = deque()
         self._running: list[Request] = []
@@ -102,13 +125,13 @@ class Scheduler:
 
     def advance(self, request: Request, have: int) -> None:
         """Runs steps until the request has more than ``have`` tokens or is done; raises what it
-        failed with."""
+        failed with when there are none."""
         while len(request.produced) <= have and not request.done:
             with self.engine.lock:
                 if len(request.produced) > have or request.done:
                     break
                 self._run_step()
-        if request.error is not None:
+        if request.error is not None and len(request.produced) <= have:
             raise request.error
 
     def step(self) -> bool:
@@ -138,8 +161,13 @@ class Scheduler:
         batch, work = self._plan()
         if not work:
             return
+        drafted = self._drafting and any(item.draft for item in work)
+        begun = time.perf_counter()
         try:
-            ids = self.engine.step(work)
+            if drafted:
+                replies = self.engine.verify(work)
+            else:
+                ids = self.engine.step(work)
         except BaseException as error:
             # The engine has put the cache back; the requests of the step cannot go on.
             for request in batch:
@@ -149,6 +177,16 @@ class Scheduler:
                 raise
             return
         now = time.perf_counter()
+        if drafted:
+            self.pace.record(sum(1 + len(item.draft) for item in work), now - begun)
+            for request, item, reply in zip(batch, work, replies, strict=True):
+                if request.speculation is not None and item.draft:
+                    request.speculation.record(len(item.draft), len(reply) - 1)
+                for token in reply:
+                    self._take(request, token, now)
+            return
+        if self._drafting and all(len(item.tokens) == 1 for item in work):
+            self.pace.record(len(work), now - begun)
         asked = (
             request for request, item in zip(batch, work, strict=True) if item.sampling is not None
         )
@@ -175,11 +213,13 @@ class Scheduler:
         batch: list[Request] = []
         work: list[Work] = []
         budget = max(self.token_budget, len(self._running))
-        prompts = []
+        prompts: list[tuple[Request, int]] = []
+        drafting = False
         for request in self._running:
             produced = request.produced
             if request.sequence is None:
                 continue
+            drafting = drafting or request.speculation is not None
             if not produced:
                 prompts.append((request, request.sequence))
                 continue
@@ -194,9 +234,14 @@ class Scheduler:
                 )
             )
             budget -= 1
+        self._drafting = drafting
+        if drafting and not prompts:
+            self._draft(batch, work)
         for request, sequence in prompts:
             if budget < 1:
                 break
+            if not request.fed and not self._reuse(request):
+                continue
             stop = min(len(request.tokens), request.fed + budget)
             piece = request.tokens[request.fed : stop]
             batch.append(request)
@@ -208,12 +253,102 @@ class Scheduler:
             raise ClikaRTError("scheduler: nothing to run, and a request waits", "INTERNAL")
         return self._allowed(batch, work)
 
+    def _reuse(self, request: Request) -> bool:
+        """Gives a new prompt what is known of it, from texts that are kept and from requests that
+        run. False where a request before it will have more of it soon."""
+        if self.prefixes is None:
+            return True
+        cache = self.engine.cache
+        text = request.array[:-1]
+        known, kept = self.prefixes.find(text)
+        source = None if kept is None else kept.snapshot
+        held: Request | None = None
+        promised, before = 0, True
+        for other in self._running:
+            if other is request:
+                before = False
+            elif other.sequence is not None:
+                common = common_length(text, other.array)
+                there = min(common, cache.length(other.sequence))
+                if there > max(known, LEAST - 1):
+                    known, held = there, other
+                if before:
+                    promised = max(promised, common)
+        if promised >= known + LEAST:
+            return False
+        sequence = request.sequence
+        if sequence is None or not known:
+            return True
+        if held is not None and held.sequence is not None:
+            source = cache.snapshot(held.sequence)
+        if source is not None:
+            cache.restore(sequence, source)
+            cache.truncate(sequence, known)
+            request.fed = request.cached = known
+        if held is not None and source is not None:
+            cache.release(source)
+        return True
+
+    def _draft(self, batch: list[Request], work: list[Work]) -> None:
+        """Puts drafts behind the new tokens of requests that ask for them, where they pay."""
+        count = len(work)
+        room = min(MAX_DRAFT, MAX_ROWS // count - 1)
+        window = self.engine.cache.config.max_tokens
+        asked: list[tuple[int, int]] = []
+        for place, request in enumerate(batch):
+            owner, produced = request.speculation, request.produced
+            most = min(
+                room,
+                request.max_new_tokens - len(produced) - 1,
+                window - len(request.tokens) - len(produced),
+            )
+            if owner is None or most < 1:
+                continue
+            mask = None if request.choice is None else request.choice.mask
+            draft: Sequence[int] = ()
+            # What fails here fails, if it does, where the mask is asked; nobody else ends with it.
+            with contextlib.suppress(Exception):
+                draft = owner.forced(mask, self.pace, count, most)
+            draft = draft or owner.look_up(request.tokens, produced, self.pace, count, most)
+            wanted = 0 if draft else owner.ask(self.pace, count, most)
+            if wanted:
+                asked.append((place, wanted))
+            work[place].draft = draft
+        if asked:
+            self._ask(batch, work, asked)
+        drafted = [item for item in work if item.draft]
+        for item in drafted:
+            admitted = getattr(item.choice and item.choice.mask, "admitted", None)
+            if admitted is not None:
+                draft, item.draft = item.draft, ()
+                with contextlib.suppress(Exception):
+                    item.draft = draft[: admitted(draft)]
+        sizes = [1 + len(item.draft) for item in work]
+        if drafted and not self.engine.cache.fits([item.sequence for item in work], sizes):
+            for item in drafted:
+                item.draft = ()
+
+    def _ask(
+        self, batch: list[Request], work: list[Work], asked: Sequence[tuple[int, int]]
+    ) -> None:
+        """Drafts of assistants, those of one together: places in the batch, and tokens wanted."""
+        groups: dict[Any, list[tuple[int, int]]] = {}
+        for place, wanted in asked:
+            owner = batch[place].speculation
+            groups.setdefault(owner and owner.assistant, []).append((place, wanted))
+        for assistant, members in groups.items():
+            places, counts = zip(*members, strict=True)
+            drafts = assistant.draft([batch[place] for place in places], counts)
+            for place, draft in zip(places, drafts, strict=True):
+                work[place].draft = draft
+
     def _allowed(self, batch: list[Request], work: list[Work]) -> tuple[list[Request], list[Work]]:
         """Asks what the next tokens may be; a request whose mask fails ends and is left out."""
         asked = [item.choice if item.sampling is not None else None for item in work]
         if not any(asked):
             return batch, work
-        errors = look(asked, self.engine.model.vocab_size)
+        drafts = [item.draft for item in work] if self._drafting else None
+        errors = look(asked, self.engine.model.vocab_size, drafts)
         if not errors:
             return batch, work
         for place, error in errors.items():
@@ -264,8 +399,14 @@ class Scheduler:
         if request in self._waiting:
             self._waiting.remove(request)
         if request.sequence is not None:
+            # What failed leaves nothing behind.
+            if self.prefixes is not None and request.error is None:
+                self.prefixes.keep(request.sequence, [*request.tokens, *request.produced])
+                self.admitted += (len(request.tokens) - 1) // LEAST * LEAST
             self.engine.cache.free(request.sequence)
             request.sequence = None
+        if request.speculation is not None:
+            request.speculation.close()
 
 
 def _no_token(request: Request) -> ClikaRTError:

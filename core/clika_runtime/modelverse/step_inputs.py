@@ -10,7 +10,7 @@ from typing import Any
 
 import clika_runtime as crt
 
-from .sampling import GREEDY, Choice, Sampling
+from .sampling import GREEDY, Ahead, Choice, Sampling
 
 __all__ = ["SamplingArrays", "choose", "mask_words", "sampling_inputs"]
 
@@ -115,7 +115,7 @@ class SamplingArrays:
         self._rows: list[Sampling | None] = [None] * rows
         self._masked = [True] * rows  # zeros allow nothing
 
-    def set(self, rows: Sequence[tuple[Sampling, int, Choice | None]]) -> None:
+    def set(self, rows: Sequence[tuple[Sampling, int, Choice | Ahead | None]]) -> None:
         """What the rows are chosen by: settings, number of the token in the reply, state."""
         arrays = self.arrays
         arrays["index"][:] = [index for _, index, _ in rows]
@@ -146,7 +146,7 @@ class SamplingArrays:
         self.arrays["bias_values"][: len(pairs)] = [value for _, value in pairs]
         self.arrays["bias_spans"][:] = spans
 
-    def _set_states(self, choices: list[Choice | None]) -> None:
+    def _set_states(self, choices: list[Choice | Ahead | None]) -> None:
         import numpy as np
 
         arrays = self.arrays

@@ -42,6 +42,9 @@ class GenerationReport:
     stop_text: str | None = None
     seed: int = 0
     cached_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+    draft_steps: int = 0
     queue_seconds: float = 0.0
     prefill_seconds: float = 0.0
     decode_seconds: float = 0.0
@@ -180,7 +183,8 @@ class TextStream(Iterator[str], AsyncIterator[str]):
             self._seen += 1
         if self._stops.found is not None:
             return self._finish("stop_string", piece)
-        if request.done and self._seen == len(request.produced):
+        # A failure comes when the tokens before it are told.
+        if request.done and request.error is None and self._seen == len(request.produced):
             piece += self._stops.push(self._decoder.finish())
             piece += self._stops.flush()
             return self._finish(
@@ -215,6 +219,12 @@ class TextStream(Iterator[str], AsyncIterator[str]):
         report.stop_id = request.stop_id
         report.stop_text = self._stops.found
         report.cached_tokens = request.cached
+        drafts = request.speculation
+        if drafts is not None:
+            report.drafted_tokens = drafts.drafted
+            report.accepted_tokens = drafts.accepted
+            report.draft_steps = drafts.steps
+            report.warnings += drafts.warnings
         report.queue_seconds = max(0.0, request.admitted - request.started)
         report.prefill_seconds = max(0.0, request.first_token_time - request.started)
         report.decode_seconds = max(0.0, request.last_token_time - request.first_token_time)
@@ -299,4 +309,5 @@ def _breaks_by_letter(tokenizer: Any, letters: tuple[str, ...]) -> Callable[[int
             found = known[token] = any(letter in text for letter in letters)
         return found
 
+    breaks.stateless = True  # type: ignore[attr-defined]
     return breaks

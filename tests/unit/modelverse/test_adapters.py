@@ -269,6 +269,30 @@ def test_requests_under_different_adapters(base: Path, tmp_path: Path) -> None:
     assert pieces == want
 
 
+def test_nothing_computed_under_one_adapter_is_read_under_another(
+    base: Path, tmp_path: Path
+) -> None:
+    """Neither kept texts nor sessions: keys and values depend on the adapter."""
+    one = lora.write_peft(tmp_path / "one", good())
+    model = load_generative(base, max_seq=64)
+    adapted = model.with_adapters(one)
+    prompt = [*range(7, 37)]
+    reports = []
+    for other in (model, adapted, model.with_adapters(), adapted, model):
+        stream = other.stream_generate(prompt, max_new_tokens=8, stop_ids=())
+        list(stream)
+        reports.append(stream.report)
+    assert [report.cached_tokens for report in reports] == [0, 0, 0, 29, 29]
+    texts = [report.text for report in reports]
+    assert texts[0] == texts[2] == texts[4] != texts[1] == texts[3]
+    path = tmp_path / "talk.safetensors"
+    adapted.save_session(path)
+    for other in (model, model.with_adapters(f"{one}:0.5")):
+        with pytest.raises(InvalidArgumentError, match="another model: its 'adapters' is"):
+            other.load_session(path)
+    assert load_generative(base, max_seq=64, adapters=[one]).load_session(path).tokens
+
+
 # ---- memory
 def test_the_memory_law_counts_them(base: Path, tmp_path: Path) -> None:
     where = lora.write_peft(tmp_path / "a", good())

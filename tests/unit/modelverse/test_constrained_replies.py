@@ -124,7 +124,7 @@ def test_masks_of_a_step_are_filled_at_once(
     sizes: list[int] = []
     fill = room.fill_masks
     monkeypatch.setattr(
-        room, "fill_masks", lambda states, masks: sizes.append(len(states)) or fill(states, masks)
+        room, "fill_masks", lambda states, *more: sizes.append(len(states)) or fill(states, *more)
     )
     monkeypatch.setattr(ConstraintState, "mask", None)
     reports = model.generate_batch(
@@ -177,8 +177,8 @@ def test_one_that_cannot_go_on_leaves_the_others(
 
     fill = room.fill_masks
 
-    def failing(states: Any, masks: Any) -> Any:
-        errors = dict(fill(states, masks))
+    def failing(states: Any, masks: Any, *more: Any) -> Any:
+        errors = dict(fill(states, masks, *more))
         for row, state in enumerate(states):
             if "q" in state._constraint.spec.text and state._taken == 3:
                 masks[row] = 0

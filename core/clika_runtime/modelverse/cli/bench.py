@@ -76,6 +76,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--repeat-prompts", action="store_true", help="the same prompts in every pass"
     )
     shape.add_argument(
+        "--no-prefix-cache",
+        dest="prefix_cache",
+        action="store_false",
+        help="keep no texts of sessions that are done, and share none",
+    )
+    shape.add_argument(
         "--warmup",
         type=number(int, 0, _MOST),
         metavar="N",
@@ -142,7 +148,13 @@ def run(source: ResolvedSource, identity: catalog.Identity, arguments: Any) -> i
     ladder = given.get("concurrency", _LADDER)
     stages = Stages(given.get("memory_stages"), source)
     window = given.get("max_seq", max(isl + osl for isl, osl in cells))
-    model = loading.load(source, identity, {**given, "max_seq": window}, max_sequences=max(ladder))
+    model = loading.load(
+        source,
+        identity,
+        {**given, "max_seq": window},
+        max_sequences=max(ladder),
+        prefix_cache=given.get("prefix_cache", True),
+    )
     stages.record("weights", model)
 
     from ..benchmark import Cell, Protocol, forward_once, measure

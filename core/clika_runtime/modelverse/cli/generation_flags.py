@@ -64,6 +64,8 @@ KNOBS = (
     "stop",
     "logprobs",
     "top_logprobs",
+    "prompt_lookup_num_tokens",
+    "num_assistant_tokens",
     "skip_special_tokens",
     "truncate",
 )

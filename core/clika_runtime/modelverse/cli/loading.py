@@ -145,12 +145,14 @@ def load(
     given: dict[str, Any],
     *,
     max_sequences: int = 1,
+    prefix_cache: bool = True,
 ) -> Any:
     """Loads the model on the first place that takes it, and says what was loaded."""
     options: dict[str, Any] = {
         "mode": "exact" if given.get("exact") else "fast",
         "max_seq": given.get("max_seq", MAX_SEQ),
         "max_sequences": max_sequences,
+        "prefix_cache": prefix_cache,
         "kv_dtype": cache_format(given),
         **adapter_options(given),
         **{name: given[name] for name in ("dtype", "kvcache", "prefill_chunk") if name in given},

@@ -17,7 +17,7 @@ from typing import Any
 from ...errors import ClikaRTError, InvalidArgumentError, UnsupportedError
 from .. import catalog
 from ..sources import ResolvedSource, human_size
-from . import EXIT_OK, generation_flags, loading, reply_flags
+from . import EXIT_OK, generation_flags, loading, reply_flags, reuse_flags
 from .arguments import MAX_SEQ, Parser
 from .report import common_rows, log_rows
 from .stages import Stages, peak_memory
@@ -52,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     generation_flags.add_arguments(parser)
     reply_flags.add_arguments(parser)
+    reuse_flags.add_arguments(parser)
     loading.add_arguments(parser)
 
 
@@ -63,6 +64,7 @@ def check_arguments(arguments: Any, parser: Parser) -> None:
             parser.error(f"{name} is no valid text (bytes that are no UTF-8); convert it first")
     generation_flags.check_arguments(given, parser, _is_text)
     reply_flags.check_arguments(given, parser, _is_text)
+    reuse_flags.check_arguments(given, parser)
     given["message"] = _message(given.get("message"), parser)
     loading.check_arguments(given, parser)
 
@@ -134,6 +136,7 @@ def _by_flags(text: str) -> str:
 
 def _run(source: ResolvedSource, identity: catalog.Identity, given: dict[str, Any]) -> int:
     _refuse_images(identity, given)
+    reuse_flags.find_assistant(given)
     stages = Stages(given.get("memory_stages"), source)
     begun = time.perf_counter()
     model = loading.load(source, identity, given)
@@ -143,7 +146,9 @@ def _run(source: ResolvedSource, identity: catalog.Identity, given: dict[str, An
     if _log.isEnabledFor(logging.DEBUG):
         _report_options(source, model, given, knobs)
     _log.info("%s loaded in %.2f s", source.name, seconds)
-    with _start(model, given, knobs) as stream:
+    messages = reuse_flags.conversation(given, model) if model.has_chat_template else []
+    knobs |= reuse_flags.assistant_options(given, model)
+    with _start(model, given, knobs, messages) as stream:
         for warning in stream.report.warnings:
             _log.warning("%s", generation_flags.by_flags(warning))
         said = len(stream.report.warnings)
@@ -166,6 +171,7 @@ def _run(source: ResolvedSource, identity: catalog.Identity, given: dict[str, An
     for warning in stream.report.warnings[said:]:
         _log.warning("%s", _by_flags(warning))
     _report_generation(model, stream.report, given)
+    reuse_flags.save(given, model, messages, stream.report.text)
     return EXIT_OK
 
 
@@ -178,19 +184,17 @@ def _refuse_images(identity: catalog.Identity, given: dict[str, Any]) -> None:
     raise UnsupportedError(f"--image: this release gives no images to {family}")
 
 
-def _start(model: Any, given: dict[str, Any], knobs: dict[str, Any]) -> Any:
+def _start(
+    model: Any, given: dict[str, Any], knobs: dict[str, Any], messages: list[dict[str, Any]]
+) -> Any:
     options = knobs | reply_flags.options_of(given)
     if model.has_chat_template:
-        messages = [{"role": "user", "content": given["message"]}]
-        if "system" in given:
-            messages.insert(0, {"role": "system", "content": given["system"]})
         # A document has a place for reasoning; on standard output it is part of the text.
         split = bool(given.get("json"))
         return model.stream_chat(messages, split_reasoning=split, **options)
-    if "system" in given:
-        raise UnsupportedError("--system needs a chat template, and this checkpoint has none")
-    if "tools" in given:
-        raise UnsupportedError("--tools needs a chat template, and this checkpoint has none")
+    for name in ("system", "tools", "session"):
+        if name in given:
+            raise UnsupportedError(f"--{name} needs a chat template, and this checkpoint has none")
     _log.info("the checkpoint has no chat template: the message is continued as it is")
     return model.stream_generate(given["message"], **options)
 
@@ -262,6 +266,7 @@ def _document(source: ResolvedSource, model: Any, report: Any, seconds: float) -
             "total_tokens": report.total_tokens,
             "cached_tokens": report.cached_tokens,
         },
+        "drafts": reuse_flags.drafts_of(report),
         "seconds": {
             "load": seconds,
             "queue": report.queue_seconds,
@@ -290,6 +295,15 @@ def _report_generation(model: Any, report: Any, given: dict[str, Any]) -> None:
         report.new_tokens,
         report.decode_tokens_per_second,
     )
+    if report.cached_tokens:
+        _log.info("%d prompt tokens were in the cache", report.cached_tokens)
+    if report.draft_steps:
+        _log.info(
+            "%d of %d drafted tokens were right, in %d steps",
+            report.accepted_tokens,
+            report.drafted_tokens,
+            report.draft_steps,
+        )
     _log.debug("ended by %s, seed %d", report.stop_reason, report.seed)
     peak = peak_memory()
     if peak:

@@ -141,9 +141,13 @@ class ConstraintState:
         self._taken -= count
 
     @staticmethod
-    def fill(states: Sequence[ConstraintState], masks: Masks) -> dict[int, ClikaRTError]:
+    def fill(
+        states: Sequence[ConstraintState],
+        masks: Masks,
+        drafts: Sequence[Sequence[int]] | None = None,
+    ) -> dict[int, ClikaRTError]:
         """The masks of several states at once: `fill_masks`."""
-        return fill_masks(states, masks)
+        return fill_masks(states, masks, drafts)
 
     def fork(self) -> ConstraintState:
         """A second state at the same place."""
@@ -239,18 +243,20 @@ def _compute(
     words = mask_words(len(vocabulary.tokens))
     if words != masks.shape[1]:  # the end has a word of its own
         target = np.zeros((masks.shape[0], words), np.int32)
-    if drafted:
-        for item in work:
-            row = item[1]
-            target[row : row + 1 + len(item[2])] = 0
+    along = [item for item in work if drafted and item[2]]
+    for item in along:
+        row = item[1]
+        target[row : row + 1 + len(item[2])] = 0
+    if along:
         _executor().unsafe_compute_mask_ptr_with_draft_token(
-            work, target.ctypes.data, words * 4, len(target)
+            along, target.ctypes.data, words * 4, len(target)
         )
-    elif len(work) == 1:
-        matcher, row = work[0]
+    alone = [item[:2] for item in work if not drafted or not item[2]]
+    if len(alone) == 1:
+        matcher, row = alone[0]
         matcher.unsafe_compute_mask_ptr(target[row].ctypes.data, words * 4)
-    else:
-        _executor().unsafe_compute_mask_ptr(work, target.ctypes.data, words * 4, len(target))
+    elif alone:
+        _executor().unsafe_compute_mask_ptr(alone, target.ctypes.data, words * 4, len(target))
     if vocabulary.padded:
         rows = [row for item in work for row in range(item[1], item[1] + _rows(item, drafted))]
         if target is not masks:
