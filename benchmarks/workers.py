@@ -41,7 +41,9 @@ class Ours:
         dtype: str | None = None,
         sequences: int = 1,
     ) -> None:
-        import numpy  # noqa: F401  (what loading imports is no part of its time, as for the peers)
+        # What loading imports is no part of its time, as for the peers.
+        import numpy  # noqa: F401
+        import tokenizers  # noqa: F401
 
         import clika_runtime.graph
         import clika_runtime.tokenizer

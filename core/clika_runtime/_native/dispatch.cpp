@@ -449,19 +449,6 @@ ErrorPtr settle(const TensorRecord& record) {
   return record.storage->poison();
 }
 
-void drop_pages(const TensorRecord& record) {
-#if defined(__unix__) || defined(__APPLE__)
-  if (record.storage == nullptr || record.storage->kind() != Storage::kMapped) return;
-  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<uintptr_t>(record.data()) + page - 1) / page * page;
-  const auto length = static_cast<uintptr_t>(record.storage->nbytes()) - static_cast<uintptr_t>(record.offset);
-  const auto end = (reinterpret_cast<uintptr_t>(record.data()) + length) / page * page;
-  if (end > begin) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
-#else
-  (void)record;
-#endif
-}
-
 namespace {
 
 // The packed weights of a model live and die together. Those too small for huge pages of their own share regions
@@ -511,6 +498,19 @@ Storage* weight_storage(int32_t device, size_t nbytes) {
   return Storage::borrow(data, nbytes, device, Storage::kBorrowed, release_share, region, true);
 }
 
+void drop_pages(const TensorRecord& record) {
+#if defined(__unix__) || defined(__APPLE__)
+  if (record.storage == nullptr || record.storage->kind() != Storage::kMapped) return;
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<uintptr_t>(record.data()) + page - 1) / page * page;
+  const auto length = static_cast<uintptr_t>(record.storage->nbytes()) - static_cast<uintptr_t>(record.offset);
+  const auto end = (reinterpret_cast<uintptr_t>(record.data()) + length) / page * page;
+  if (end > begin) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+#else
+  (void)record;
+#endif
+}
+
 // Calls a backend's function from `source` into a record with memory of its own, which a failure gives back.
 template <class Function>
 ErrorPtr repack(const clika_value* source, TensorRecord* record, const char* operation, const Function& function) {
@@ -533,14 +533,12 @@ ErrorPtr repack(const clika_value* source, TensorRecord* record, const char* ope
              : make_error(status, "INTERNAL", std::string(operation) + ": the backend failed and gave no reason");
 }
 
-}  // namespace
-
 ErrorPtr pack_weight(const TensorRecord& weight, int32_t mode, TensorRecord* packed) {
   *packed = weight;
   packed->storage->retain();
   const Backend* backend = backend_by_id(device_backend(weight.device));
-  if (backend == nullptr || backend->table == nullptr || backend->table->pack_info == nullptr ||
-      backend->table->pack == nullptr) {
+  if (weight.layout != CLIKA_LAYOUT_PUBLISHED || backend == nullptr || backend->table == nullptr ||
+      backend->table->pack_info == nullptr || backend->table->pack == nullptr) {
     return nullptr;
   }
   if (ErrorPtr error = settle(weight)) {
@@ -564,6 +562,20 @@ ErrorPtr pack_weight(const TensorRecord& weight, int32_t mode, TensorRecord* pac
   packed->layout = info.layout;
   packed->pack_mode = mode;
   return repack(&source, packed, "pack_weight", [&](const clika_call* call) { return backend->table->pack(call, mode); });
+}
+
+}  // namespace
+
+ErrorPtr pack_weights(std::vector<TensorRecord>* weights, const std::vector<int32_t>& modes, bool drop_source) {
+  for (size_t i = 0; i < weights->size(); ++i) {
+    const TensorRecord weight = (*weights)[i];
+    if (ErrorPtr error = pack_weight(weight, modes[i], &(*weights)[i])) {
+      for (size_t made = 0; made < i; ++made) (*weights)[made].storage->drop();
+      return error;
+    }
+    if (drop_source && (*weights)[i].storage != weight.storage) drop_pages(weight);
+  }
+  return nullptr;
 }
 
 ErrorPtr unpack_weight(const TensorRecord& packed, TensorRecord* weight) {

@@ -108,9 +108,9 @@ ErrorPtr run_call(const Binding& binding, const Frame& frame, bool synchronous, 
 ErrorPtr settle(const TensorRecord& record);
 bool settled(const TensorRecord& record);
 
-// Gives mapped pages of a weight that was repacked back to the system.
-void drop_pages(const TensorRecord& record);
-ErrorPtr pack_weight(const TensorRecord& weight, int32_t mode, TensorRecord* packed);
+// Puts the packed form of each weight in its place (itself where it stays as it is), with a reference of its own.
+// With `drop_source` mapped pages of what was repacked go back to the system.
+ErrorPtr pack_weights(std::vector<TensorRecord>* weights, const std::vector<int32_t>& modes, bool drop_source);
 // The payload of a repacked weight as it was published.
 ErrorPtr unpack_weight(const TensorRecord& packed, TensorRecord* weight);
 ErrorPtr copy_device(const TensorRecord& from, TensorRecord* to);

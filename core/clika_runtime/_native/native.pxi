@@ -257,8 +257,7 @@ cdef extern from "dispatch.hpp" namespace "clika" nogil:
     ErrorPtr run_call(const Binding&, const Frame&, cbool, TensorRecord*)
     ErrorPtr settle(const TensorRecord&)
     cbool settled(const TensorRecord&)
-    void drop_pages(const TensorRecord&)
-    ErrorPtr pack_weight_native "clika::pack_weight"(const TensorRecord&, int32_t, TensorRecord*)
+    ErrorPtr pack_weights_native "clika::pack_weights"(vector[TensorRecord]*, const vector[int32_t]&, cbool)
     ErrorPtr unpack_weight_native "clika::unpack_weight"(const TensorRecord&, TensorRecord*)
     ErrorPtr copy_device(const TensorRecord&, TensorRecord*)
 

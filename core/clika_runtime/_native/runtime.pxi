@@ -155,28 +155,36 @@ def pack_weight(Tensor weight, mode="both", *, bint drop_source=True):
     ``mode``: ``"exact"``, ``"fast"``, ``"both"`` or ``"table"`` (only gathered from). Gives the tensor itself back
     where the backend keeps weights as published. The pages of a mapped source are dropped afterwards.
     """
-    if mode not in _PACK_MODES:
-        raise ValueError(f"mode: {mode!r} is not a PackMode; choose one of {', '.join(map(repr, _PACK_MODES))}")
-    cdef int32_t number = _PACK_MODES.index(mode)
-    cdef Tensor result = Tensor.__new__(Tensor)
-    cdef TensorRecord packed
+    return pack_weights([weight], [mode], drop_source=drop_source)[0]
+
+
+def pack_weights(list weights, list modes, *, bint drop_source=True):
+    """`pack_weight` of each weight with its mode, one after the other, without the GIL between them."""
+    cdef vector[TensorRecord] records
+    cdef vector[int32_t] numbers
+    cdef Tensor weight, result
     cdef ErrorPtr error
-    if weight.record.device == 0:
-        ensure_backend("cpu")
-    weight._wait("pack_weight")
-    if weight.record.layout != 0:
-        return weight
+    cdef size_t i
+    for weight, mode in zip(weights, modes, strict=True):
+        if mode not in _PACK_MODES:
+            raise ValueError(
+                f"mode: {mode!r} is not a PackMode; choose one of {', '.join(map(repr, _PACK_MODES))}")
+        if weight.record.device == 0:
+            ensure_backend("cpu")
+        weight._wait("pack_weight")
+        records.push_back(weight.record)
+        numbers.push_back(_PACK_MODES.index(mode))
     with nogil:
-        error = pack_weight_native(weight.record, number, &packed)
+        error = pack_weights_native(&records, numbers, drop_source)
     if error.get() is not NULL:
         raise_error(error, "pack_weight")
-    result.record = packed
-    result.parameter = weight.parameter
-    if packed.storage is weight.record.storage:
-        return weight
-    if drop_source:
-        drop_pages(weight.record)
-    return result
+    packed = []
+    for i, weight in enumerate(weights):
+        result = Tensor.__new__(Tensor)
+        result.record = records[i]
+        result.parameter = weight.parameter
+        packed.append(weight if result.record.storage is weight.record.storage else result)
+    return packed
 
 
 def pack_mode(Tensor weight):

@@ -18,6 +18,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, overload
 
+from .._native._strings import end_of_strings, read_strings
 from ._files import MappedFile, invalid, missing, shown, unsupported
 from .ggml_types import REMOVED, TYPES, TYPES_BY_NAME, GgmlType
 from .tensor_info import TensorInfo
@@ -107,18 +108,9 @@ class GgufArray(Sequence[Any]):
         return values.tolist()
 
     def _decode_strings(self) -> list[str]:
-        # The reader's walk has already checked every length. Slices of bytes are cheaper than
-        # slices of a view.
-        data = bytes(self._data)
-        unpack = _U64.unpack_from
         items: list[str] = []
-        append = items.append
-        position = 0
         try:
-            for _ in range(self._count):
-                start = position + 8
-                position = start + unpack(data, position)[0]
-                append(data[start:position].decode())
+            read_strings(self._data, self._count, items)
         except UnicodeDecodeError as error:
             path, key = self._where
             raise invalid(
@@ -212,24 +204,16 @@ class _Cursor:
             ) from error
 
     def skip_strings(self, count: int, what: str) -> None:
-        """Step over ``count`` strings. The loop is the cost of opening a file with a large
-        vocabulary."""
-        unpack = _U64.unpack_from
-        data = self.data
-        position = self.position
-        try:
-            for _ in range(count):
-                position += unpack(data, position)[0] + 8
-        except (struct.error, OverflowError, ValueError, IndexError):
-            position = self.size + 1
-        if position > self.size:
+        """Step over ``count`` strings."""
+        end = end_of_strings(self.data, self.position, count)
+        if end < 0:
             raise invalid(
                 self.path,
                 f"{what}: {count} strings from offset {self.position} on reach past the end of "
                 "the file "
                 f"({self.size} bytes)",
             )
-        self.position = position
+        self.position = end
 
     def value(self, kind: int, key: str, depth: int = 0) -> Any:
         what = f"metadata '{key}'"

@@ -14,6 +14,7 @@ from typing import Any
 
 import clika_runtime as crt
 from clika_runtime import nn, plugins
+from clika_runtime._native._core import pack_weights
 from clika_runtime.errors import (
     InternalError,
     InvalidArgumentError,
@@ -46,6 +47,7 @@ _log = logging.getLogger("clika_runtime.modelverse")
 
 WEIGHT_MODES = ("fast", "exact")
 CONFIG_LIMIT = 16 << 20
+PACK_BYTES = 256 << 20  # weights packed by one call, which Ctrl-C waits for
 
 
 @dataclass(frozen=True)
@@ -430,6 +432,7 @@ def _bind(
     device = crt.Device(options.device)
     table = getattr(model, "table", None)
     tied = bool(getattr(model, "tied", False))
+    packing = _Packing(checkpoint)
     for slot, owner, attribute in owners(model):
         name = names[slot]
         value = checkpoint.tensor(name)
@@ -442,21 +445,48 @@ def _bind(
         if device.type != "cpu":
             value = value.to(device)
         if is_linear:
-            value = crt.pack_weight(value, mode)
             owner.mode = mode if value.scheme else "exact"
             order = checkpoint.input_order(name)
             owner.input_order = order if order is None else order.to(device)
+            packing.add(owner, attribute, name, value, mode)
         elif isinstance(owner, nn.Embedding):
             # A table that the head multiplies with takes the layout of products; the gather reads
             # that too.
             multiplied = tied and owner is table
-            value = crt.pack_weight(value, mode if multiplied else "table")
             owner.output_dtype = compute
             owner.mode = mode if multiplied and value.scheme else "exact"
-        setattr(owner, attribute, value)
-        if value.scheme:
-            checkpoint.drop_pages(name)
+            packing.add(owner, attribute, name, value, mode if multiplied else "table")
+        else:
+            setattr(owner, attribute, value)
+    packing.finish()
     checkpoint.drop_all_pages()
+
+
+class _Packing:
+    """Weights on their way into the backend's layout. Those that are views of the mapped file wait
+    for each other, since one call that packs many leaves the interpreter to other threads."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+        self.waiting: list[tuple[nn.Module, str, str, Any, str]] = []
+        self.nbytes = 0
+
+    def add(self, owner: nn.Module, attribute: str, name: str, value: Any, mode: str) -> None:
+        self.waiting.append((owner, attribute, name, value, mode))
+        self.nbytes += value.nbytes
+        copied = name in self.checkpoint.quantized or value.device.type != "cpu"
+        if copied or self.nbytes >= PACK_BYTES:
+            self.finish()
+
+    def finish(self) -> None:
+        values = [row[3] for row in self.waiting]
+        packed = pack_weights(values, [row[4] for row in self.waiting])
+        for (owner, attribute, name, _, _), value in zip(self.waiting, packed, strict=True):
+            setattr(owner, attribute, value)
+            if value.scheme:
+                self.checkpoint.drop_pages(name)
+        self.waiting.clear()
+        self.nbytes = 0
 
 
 def _in_compute_dtype(value: Any, compute: Any, matrix: bool) -> Any:

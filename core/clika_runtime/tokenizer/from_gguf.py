@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from clika_runtime._native._strings import split_pairs
 from clika_runtime.io._files import invalid, shown, unsupported
 
 from ._library import add_tokens, guarded, library, set_byte_level, surround
@@ -268,17 +269,14 @@ def _bpe(metadata: Mapping[str, Any], where: str) -> tuple[Any, Spelling | None]
 def _pairs(merges: list[str], where: str) -> list[tuple[str, str]]:
     # A piece never holds a space (byte-level text spells it as a letter), but may begin with one in
     # odd files.
-    pairs = [tuple(merge.split(" ")) for merge in merges]
-    for index, pair in enumerate(pairs):
-        if len(pair) != 2:
-            left, space, right = merges[index][1:].partition(" ")
-            if not space or not right:
-                raise invalid(
-                    where,
-                    f"metadata '{_PREFIX}merges' item {index} must be two pieces with a space "
-                    f"between, found {shown(merges[index])}",
-                )
-            pairs[index] = (merges[index][0] + left, right)
+    pairs = split_pairs(merges)
+    if None in pairs:
+        index = pairs.index(None)
+        raise invalid(
+            where,
+            f"metadata '{_PREFIX}merges' item {index} must be two pieces with a space between, "
+            f"found {shown(merges[index])}",
+        )
     return pairs  # type: ignore[return-value]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import clika_runtime as crt
+from clika_runtime._native._core import pack_mode, pack_weights, unpack_weight
 from clika_runtime.errors import InvalidArgumentError, UnsupportedError
 from clika_runtime.io import SCHEMES, quantized
 from clika_runtime.io.ggml_types import TYPES_BY_NAME
@@ -126,6 +127,32 @@ def test_refusals() -> None:
     q = crt.make_quantized(payload, "GGUF_Q8_0", [64, 3])
     with pytest.raises(InvalidArgumentError, match="in layout"):
         crt.quantized_view(crt.pack_weight(q.tensor, "exact"))
+
+
+def test_weights_packed_by_one_call_are_as_packed_alone() -> None:
+    weights = [
+        crt.make_quantized(crt.tensor(q8_0(rows)[0]), "GGUF_Q8_0", [64, rows]).tensor
+        for rows in (1, 16, 35)
+    ]
+    dense = crt.ones((3, 64))
+    before = crt.pack_weight(weights[1], "exact")
+    given = [*weights, dense, before, weights[0]]
+    modes = ["fast", "exact", "both", "fast", "fast", "table"]
+    found = pack_weights(given, modes)
+    assert [pack_mode(weight) for weight in found] == ["fast", "exact", "both", None, "exact", None]
+    assert found[3] is dense and found[4] is before and found[5] is weights[0]
+    for weight, packed in zip(weights, found, strict=False):
+        alone = crt.pack_weight(weight, pack_mode(packed))
+        assert alone.layout == packed.layout != 0
+        published = crt.quantized_view(unpack_weight(packed)).payload.numpy()
+        assert np.array_equal(published, crt.quantized_view(weight).payload.numpy())
+    assert pack_weights([], []) == []
+    with pytest.raises(ValueError, match="'slow' is not a PackMode"):
+        pack_weights(weights[:2], ["fast", "slow"])
+    with pytest.raises(ValueError, match="shorter"):
+        pack_weights(weights, ["fast"])
+    with pytest.raises(crt.ClikaRTError, match="on device meta"):
+        pack_weights([weights[0], dense.to("meta")], ["fast", "fast"])
 
 
 def test_refusals_of_split_pairs() -> None:
