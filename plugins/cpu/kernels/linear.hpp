@@ -154,6 +154,8 @@ inline int64_t piece(const clika_call* call, int64_t units, double cost) {
 //   scale(part, half)     and minimum(part, half) where kMinimum
 //   kNumbers[8]           only where codes are few: code - kOffset by code, or by the bytes of
 //                         indices(part, j) where a format has that beside codes()
+//   kSharesWords          true where parts 2 i and 2 i + 1 lie in the same words
+//   kSlow                 true where codes take longer to unpack than to read, see ask_ahead
 //   kLongScale            true where (128 + kOffset) * scale may be infinite or rounded, see Exact
 //
 // `half` and `j` are constants once the loops below are unrolled. `part` is not: code for eight parts is slow
@@ -176,6 +178,17 @@ template <class Format, class = void>
 constexpr bool kHasLongScale = false;
 template <class Format>
 constexpr bool kHasLongScale<Format, std::void_t<decltype(Format::kLongScale)>> = Format::kLongScale;
+
+// Parts that are computed one after the other without a loop: two where they share words.
+template <class Format, class = void>
+constexpr int kTogether = 1;
+template <class Format>
+constexpr int kTogether<Format, std::void_t<decltype(Format::kSharesWords)>> = Format::kSharesWords ? 2 : 1;
+
+template <class Format, class = void>
+constexpr bool kIsSlow = false;
+template <class Format>
+constexpr bool kIsSlow<Format, std::void_t<decltype(Format::kSlow)>> = Format::kSlow;
 
 struct Words {
   vu first;
@@ -332,6 +345,21 @@ CLIKA_NOINLINE void add_all_fine(const uint8_t* weight, int64_t blocks, const Ac
   }
 }
 
+// Asks for what comes later, a part's share at a time: few tokens are bound by memory, and the page walk is done early
+// too; many requests at once stand in each other's way. Where codes take long to unpack, more has to be on its way, into
+// the second-level cache.
+template <class Format>
+CLIKA_INLINE void ask_ahead(const uint8_t* at) {
+  constexpr int64_t kShare = kGroup * static_cast<int64_t>(sizeof(typename Format::Block)) / kParts<Format>;
+  for (int64_t i = 0; i < kShare; i += 64) {
+    if constexpr (kIsSlow<Format>) {
+      __builtin_prefetch(at + 8192 + i, 0, 2);
+    } else {
+      __builtin_prefetch(at + 4096 + i);
+    }
+  }
+}
+
 // The sums of T tokens and the rows of one group over all columns: panel by panel the first codes, then the second.
 template <class Format, int T>
 CLIKA_INLINE void multiply_tile(const uint8_t* weight, const uint8_t* tile, int64_t blocks, vf (&sums)[T]) {
@@ -347,13 +375,14 @@ CLIKA_INLINE void multiply_tile(const uint8_t* weight, const uint8_t* tile, int6
       const Format format(weight + b * kBytes);
       constexpr int64_t kShare = kBytes / kParts<Format>;
 #pragma GCC unroll 1
-      for (int part = 0; part < kParts<Format>; ++part) {
-        // Ask for what comes a page later, a part at a time: few tokens are bound by memory, and the page walk is done
-        // early too; many requests at once stand in each other's way.
-        const uint8_t* later = weight + b * kBytes + 4096 + part * kShare;
-        for (int64_t i = 0; i < kShare; i += 64) __builtin_prefetch(later + i);
-        multiply_part(format, part, a[b * kParts<Format> + part], sums);
-        refined |= a[b * kParts<Format> + part].refined;
+      for (int first_part = 0; first_part < kParts<Format>; first_part += kTogether<Format>) {
+#pragma GCC unroll 2
+        for (int i = 0; i < kTogether<Format>; ++i) {
+          const int part = first_part + i;
+          ask_ahead<Format>(weight + b * kBytes + part * kShare);
+          multiply_part(format, part, a[b * kParts<Format> + part], sums);
+          refined |= a[b * kParts<Format> + part].refined;
+        }
       }
     }
     if (refined != 0) {

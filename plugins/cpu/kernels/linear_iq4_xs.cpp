@@ -19,6 +19,7 @@ struct FormatIQ4_XS {
   static constexpr int kHalves = 1;
   static constexpr int kOffset = 0;
   static constexpr bool kMinimum = false;
+  static constexpr bool kSlow = true;
   const uint8_t* column;
   vf d;
 

@@ -27,6 +27,7 @@ CLIKA_INLINE vi unsigned_byte(vu words, int c) {
 // x >> n for an n known at run time: by a vector of counts where there is such a shift, since the other one
 // takes its count from a register of its own.
 CLIKA_INLINE vu shift_right(vu x, int n) {
+  if (__builtin_constant_p(n)) return x >> n;
 #if CLIKA_X86 && CLIKA_LEVEL == 2
   return (vu)_mm512_maskz_srlv_epi32(static_cast<__mmask16>(-1), (__m512i)x, _mm512_set1_epi32(n));
 #elif CLIKA_X86 && CLIKA_LEVEL == 1

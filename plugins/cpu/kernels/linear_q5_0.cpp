@@ -19,6 +19,7 @@ struct FormatQ5_0 {
   static constexpr int kHalves = 1;
   static constexpr int kOffset = 16;
   static constexpr bool kMinimum = false;
+  static constexpr bool kSlow = true;
   const uint8_t* column;
 
   CLIKA_INLINE explicit FormatQ5_0(const uint8_t* packed) : column(packed) {}

@@ -19,6 +19,7 @@ struct FormatQ5_K {
   static constexpr int kHalves = 1;
   static constexpr int kOffset = 0;
   static constexpr bool kMinimum = true;
+  static constexpr bool kSharesWords = true;
   const uint8_t* column;
   vf d;
   vf m;

@@ -19,6 +19,8 @@ struct FormatQ6_K {
   static constexpr int kHalves = 2;
   static constexpr int kOffset = 32;
   static constexpr bool kMinimum = false;
+  static constexpr bool kSharesWords = true;
+  static constexpr bool kSlow = true;
   const uint8_t* column;
   vf d;
 
