@@ -25,6 +25,7 @@ from .device import (
     enumerate_devices,
     get_device_properties,
     is_available,
+    meta_init,
     metal,
     vulkan,
 )
@@ -115,6 +116,7 @@ __all__ = [
     "bool",
     "compile",
     "cuda",
+    "device",
     "dtype",
     "eager",
     "empty_cache",
@@ -147,6 +149,7 @@ __all__ = [
     "make_quantized",
     "make_quantized_mxfp4",
     "memory_stats",
+    "meta_init",
     "metal",
     "modelverse",
     "nn",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from .errors import InternalError, InvalidArgumentError
@@ -17,6 +19,7 @@ __all__ = [
     "enumerate_devices",
     "get_device_properties",
     "is_available",
+    "meta_init",
     "metal",
     "vulkan",
 ]
@@ -287,3 +290,30 @@ accelerator = Accelerator(None)
 cuda = Accelerator("cuda")
 metal = Accelerator("metal")
 vulkan = Accelerator("vulkan")
+
+
+class _DeviceModule(ModuleType):
+    """This module, which is also the scope ``crt.device(d)``."""
+
+    def __call__(self, device: str | Device) -> Any:
+        """A scope, for ``with`` or as a decorator, whose device is where the thread's factories
+        make tensors that name none.
+
+        >>> import clika_runtime as crt
+        >>> with crt.device("meta"):
+        ...     x = crt.zeros(2, 3)
+        >>> x.device
+        device('meta')
+        """
+        from ._native import _core
+
+        return _core.device_scope(device)
+
+
+def meta_init() -> Any:
+    """``crt.device("meta")``: in the block factories make shapes and dtypes without bytes."""
+    return sys.modules[__name__]("meta")  # type: ignore[operator]
+
+
+# The name of the scope is the name of the room: a module may be called where its class says how.
+sys.modules[__name__].__class__ = _DeviceModule

@@ -2,7 +2,8 @@
 
 ``CLIKA_ACCEPTANCE_DIR`` names a folder of them: ``run.py`` and one folder for each page. Without it
 the tests are skipped. Programs that need a real model get SmolLM2-135M as Q8_0, made from the Q4_1
-file that its package carries; where there is no network and no such file, they are skipped.
+file that its package carries, and those that need tokenizer files get the ones that transformers
+makes of it; where there is no network and no such file, they are skipped.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ FOLDER = Path(os.environ.get("CLIKA_ACCEPTANCE_DIR") or "absent").absolute()
 #: The pages whose programs run today. A page is added when its programs do.
 PAGES = (
     "CompiledFunction",
+    "author-a-model-in-python",
     "coming-from-pytorch",
     "control-async-execution",
     "edit-a-graph",
@@ -40,6 +42,7 @@ PAGES = (
     "overview",
     "pytrees",
     "query-a-graph",
+    "tokenize-and-chat-templates",
     "trace-eager-code-to-graphs",
     "use-clikart-from-python",
     "wrap-existing-memory",
@@ -84,6 +87,14 @@ def quantized() -> Path | str:
     return path
 
 
+def tokenizer_files(model: Path, folder: Path) -> None:
+    """The tokenizer of a GGUF file as a hub repository has it, by transformers' conversion."""
+    import transformers
+
+    found = transformers.AutoTokenizer.from_pretrained(model.parent, gguf_file=model.name)
+    found.save_pretrained(folder)
+
+
 def requantize(source: Path, target: Path) -> None:
     """The same checkpoint with what is quantized as Q8_0."""
     import gguf
@@ -118,7 +129,7 @@ def test_page(page: str, tmp_path: Path) -> None:
     assert folder.is_dir(), f"{FOLDER} has no page {page}"
     environment: dict[str, Any] = dict(os.environ)
     text = "".join(program.read_text() for program in folder.glob("*.py"))
-    if "smollm2-gguf" in text or "hub-model" in text:
+    if any(need in text for need in ("smollm2-gguf", "smollm2-tokenizer", "hub-model")):
         model = quantized()
         if isinstance(model, str):
             pytest.skip(model)
@@ -126,6 +137,9 @@ def test_page(page: str, tmp_path: Path) -> None:
         (tmp_path / "model").mkdir()
         (tmp_path / "model" / model.name).symlink_to(model)
         environment["CLIKA_ACCEPT_MODEL_DIR"] = str(tmp_path / "model")
+        if "smollm2-tokenizer" in text:
+            tokenizer_files(model, tmp_path / "tokenizer")
+            environment["CLIKA_ACCEPT_TOKENIZER_DIR"] = str(tmp_path / "tokenizer")
     report = tmp_path / "report.json"
     command = [sys.executable, str(FOLDER / "run.py"), "--only", page, "--show"]
     done = subprocess.run(

@@ -511,6 +511,7 @@ def test_sampling_flags_reach_the_model(counter):
         ("--top-n-sigma", "1"),
         ("--xtc-probability", "1", "--xtc-threshold", "0.001"),
         ("--mirostat", "2", "--mirostat-tau", "1", "--mirostat-eta", "0.2"),
+        ("--mirostat", "1", "--mirostat-tau", "1"),
         ("--presence-penalty", "80"),
     ):
         result = call(*hot, *words)
@@ -562,7 +563,7 @@ def test_special_tokens_are_shown_on_request(folder):
     [
         (("--typical-p", "0"), "0 is out of range, it must be > 0.0"),
         (("--top-n-sigma", "-1"), "-1 is out of range"),
-        (("--mirostat", "1"), "invalid choice: 1"),
+        (("--mirostat", "3"), "invalid choice: 3"),
         (("--repetition-penalty", "0"), "0 is out of range"),
         (("--dry-allowed-length", "0"), "0 is out of range"),
         (("--dry-sequence-breaker", ""), "--dry-sequence-breaker needs a text"),

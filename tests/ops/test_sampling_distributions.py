@@ -109,6 +109,7 @@ def test_mirostat() -> None:
         column(4.5),
         column(9, "int64"),
         crt.tensor(np.arange(DRAWS)),
+        column(2, "int32"),
     )
     p = np.exp((row - row.max()) / 1.2)
     p /= p.sum()
@@ -120,10 +121,37 @@ def test_mirostat() -> None:
     np.testing.assert_allclose(mu.numpy(), expected, atol=1e-4)
 
 
-def test_mirostat_goes_to_its_surprise() -> None:
+@pytest.mark.parametrize("s", [0.7, 1.0, 1.6])
+def test_the_first_mirostat_keeps_the_head_of_a_zipf_distribution(s: float) -> None:
+    """Where p falls exactly as i^-s, the count that is kept is the paper's formula of s."""
+    size, mu, temperature = 300, 6.5, 1.25
+    ranks = np.random.default_rng(8).permutation(size) + 1
+    row = (-temperature * s * np.log(ranks)).astype(np.float32)
+    ids, state = crt.mirostat(
+        crt.tensor(np.broadcast_to(row, (DRAWS, size)).copy()),
+        column(0, "int32"),
+        column(temperature),
+        column(3.0),
+        column(0.1),
+        column(mu),
+        column(9, "int64"),
+        crt.tensor(np.arange(DRAWS)),
+        column(1, "int32"),
+    )
+    ratio = 1 / math.log(size) if s == 1 else (s - 1) / (1 - size ** (1 - s))
+    k = int((ratio * 2**mu) ** (1 / s))
+    assert 3 < k < 60
+    wanted = np.where(ranks <= k, ranks**-s, 0.0)
+    wanted /= wanted.sum()
+    check(np.bincount(ids.numpy(), minlength=size), wanted)
+    expected = mu - 0.1 * (-np.log2(wanted[ids.numpy()]) - 3.0)
+    np.testing.assert_allclose(state.numpy(), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_mirostat_goes_to_its_surprise(version: int) -> None:
     """Over many tokens the mean surprise is the one aimed at."""
     row = logits_of(400, 1.5)
-    p = np.exp(row - row.max()) / np.exp(row - row.max()).sum()
     seen = []
     mu = 6.0
     for index in range(600):
@@ -132,10 +160,11 @@ def test_mirostat_goes_to_its_surprise() -> None:
             *(column(value, kind, 1) for value, kind in ((0, "int32"), (1.0, "float32"))),
             *(column(value, rows=1) for value in (3.0, 0.1, mu)),
             *(column(value, "int64", 1) for value in (4, index)),
+            column(version, "int32", 1),
         )
+        assert 0 <= ids.item() < 400
+        seen.append((mu - float(state.item())) / 0.1 + 3.0)
         mu = float(state.item())
-        kept = p[-np.log2(p) <= mu].sum()
-        seen.append(-math.log2(p[int(ids.item())] / kept) if kept else 0.0)
     assert abs(np.mean(seen[100:]) - 3.0) < 0.15
 
 

@@ -3,12 +3,15 @@
 import copy
 import doctest
 import pickle
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 import clika_runtime as crt
 from clika_runtime import _size, device
 from clika_runtime.device import Device
+from clika_runtime.errors import ClikaRTError, InvalidArgumentError
 
 
 @pytest.mark.parametrize(
@@ -138,3 +141,31 @@ def test_absent_device_is_refused():
     with pytest.raises(crt.InternalError) as caught:
         crt.get_device_properties("cuda:0")
     assert caught.value.code_name in ("BACKEND_NOT_LOADED", "BACKEND_UNAVAILABLE")
+
+
+def test_placement_scope() -> None:
+    """``crt.device(d)``: the device of factories that name none, in this thread."""
+    with crt.device("meta"):
+        assert crt.zeros(2).device == Device("meta")
+        assert crt.zeros(2, device="cpu").device == Device("cpu")
+        with crt.device(Device("cpu")):
+            assert crt.zeros(2).device == Device("cpu")
+        assert crt.ones(2).device == Device("meta")
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(lambda: crt.zeros(2)).result().device == Device("cpu")
+    assert crt.zeros(2).device == Device("cpu")
+    with pytest.raises(InvalidArgumentError, match="unknown device kind"):
+        crt.device("toaster")
+
+
+def test_meta_init_is_a_scope_and_a_decorator() -> None:
+    @crt.meta_init()
+    def build() -> Any:
+        return crt.arange(3)
+
+    made = build()
+    assert made.device == Device("meta")
+    assert tuple(made.shape) == (3,)
+    with pytest.raises(ClikaRTError):
+        made.numpy()
+    assert crt.arange(3).device == Device("cpu")

@@ -46,8 +46,9 @@ class GenerationConfig:
 
     ``temperature`` 0 is greedy. ``seed`` None draws a fresh one, which the report names. Filters,
     off at the default: ``top_k`` (0), ``top_p`` (1), ``min_p`` (0), ``typical_p`` (1),
-    ``top_n_sigma`` (0), ``xtc_probability`` (0) with ``xtc_threshold``. ``mirostat`` 2 takes their
-    place, with ``mirostat_tau`` (the surprise aimed at, in bits) and ``mirostat_eta`` (how fast).
+    ``top_n_sigma`` (0), ``xtc_probability`` (0) with ``xtc_threshold``. ``mirostat`` 1 or 2 (its
+    versions) takes their place, with ``mirostat_tau`` (the surprise aimed at, in bits) and
+    ``mirostat_eta`` (how fast).
 
     Penalties, off at the default: ``repetition_penalty`` (1) over prompt and reply,
     ``frequency_penalty`` and ``presence_penalty`` (0) over the reply, DRY by ``dry_multiplier`` (0)
@@ -131,9 +132,10 @@ class GenerationConfig:
                 raise InvalidArgumentError(
                     f"generate: {name} must be True or False, got {getattr(self, name)!r:.80}"
                 )
-        if self.mirostat not in (0, 2) or isinstance(self.mirostat, bool):
+        if self.mirostat not in (0, 1, 2) or isinstance(self.mirostat, (bool, float)):
             raise InvalidArgumentError(
-                f"generate: mirostat must be 0 (off) or 2 (version 2), got {self.mirostat!r:.80}"
+                f"generate: mirostat must be 0 (off) or its version, 1 or 2, got "
+                f"{self.mirostat!r:.80}"
             )
 
     def check_vocabulary(self, size: int) -> None:
@@ -160,7 +162,7 @@ class GenerationConfig:
     def sampling(self, seed: int) -> Sampling:
         """The engine's form of the knobs."""
         draws = self.temperature > 0.0
-        mirostat = draws and self.mirostat == 2
+        mirostat = draws and self.mirostat != 0
         bans = tuple((token, -math.inf) for token in self.banned_tokens)
         return Sampling(
             temperature=float(self.temperature),
@@ -181,6 +183,7 @@ class GenerationConfig:
             dry_allowed_length=self.dry_allowed_length,
             mirostat_tau=float(self.mirostat_tau) if mirostat else 0.0,
             mirostat_eta=float(self.mirostat_eta),
+            mirostat_version=self.mirostat or 2,
             bias=self.logit_bias + bans,
             logprobs=self.top_logprobs if self.logprobs or self.top_logprobs else NO_LOGPROBS,
         )

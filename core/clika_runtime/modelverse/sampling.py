@@ -9,7 +9,7 @@ The logits of a row pass these stages, in this order; each is the operator of th
 4. ``mask_logits``: the tokens that a `LogitsMask` allows;
 5. ``sample``: temperature, then top-n-sigma, top-k, typical, top-p, min-p and XTC, in llama.cpp's
    order, over probabilities at the temperature, as in transformers and vLLM;
-6. ``mirostat``, which takes the place of 5's filters.
+6. ``mirostat`` (version 1 or 2), which takes the place of 5's filters, at the temperature.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ class Sampling:
     dry_allowed_length: int = 2
     mirostat_tau: float = 0.0
     mirostat_eta: float = 0.1
+    mirostat_version: int = 2
     bias: tuple[tuple[int, float], ...] = ()
     logprobs: int = NO_LOGPROBS
 

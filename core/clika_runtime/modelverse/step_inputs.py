@@ -43,6 +43,7 @@ _MIROSTAT: _Columns = {
     "tau": ("float32", lambda s: s.mirostat_tau),
     "eta": ("float32", lambda s: s.mirostat_eta),
     "mu": ("float32", lambda s: 0.0),
+    "version": ("int32", lambda s: s.mirostat_version),
 }
 _ADJUSTING: _Columns = {**_FILTERS, **_PENALTIES, **_MIROSTAT}
 
@@ -87,7 +88,9 @@ def choose(of: dict[str, Any], logits: Any, adjusts: bool, logprobs: int | None)
     filters = [of[name] for name in _FILTERS] if adjusts else []
     results = [crt.sample(logits, *(of[name] for name in _PLAIN), *filters)]
     if adjusts:
-        columns = (of[name] for name in ("temperature", "tau", "eta", "mu", "seed", "index"))
+        columns = (
+            of[name] for name in ("temperature", "tau", "eta", "mu", "seed", "index", "version")
+        )
         results = list(crt.mirostat(logits, results[0], *columns))
     if logprobs is not None:
         results += crt.top_logprobs(told, results[0], logprobs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from . import functional
 from .containers import ModuleDict, ModuleList, Sequential
 from .fuse import fuse_linears
+from .kv_cache import KVCache, KVCacheConfig, KVLayerSpec, StepIndices
 from .layers import (
     GELU,
     Dropout,
@@ -32,6 +33,9 @@ __all__ = [
     "Embedding",
     "Flatten",
     "Identity",
+    "KVCache",
+    "KVCacheConfig",
+    "KVLayerSpec",
     "LayerNorm",
     "Linear",
     "LoadReport",
@@ -46,6 +50,7 @@ __all__ = [
     "SiLU",
     "Sigmoid",
     "Softmax",
+    "StepIndices",
     "Tanh",
     "functional",
     "fuse_linears",

@@ -211,7 +211,7 @@ EXAMPLES: dict[str, str] = {
     'mean': '>>> crt.mean(crt.tensor([[1.0, 2.0], [3.0, 4.0]]), dims=[0])\ntensor([2., 3.])',
     'median': '>>> crt.median(crt.tensor([3.0, 1.0, 2.0]))\ntensor(2.)',
     'minimum': '>>> crt.minimum(crt.tensor([1.0, 4.0]), 2.0)\ntensor([1., 2.])',
-    'mirostat': '>>> ids = crt.tensor([1]).to(crt.int32)\n>>> columns = [crt.tensor([x]) for x in (1.0, 3.0, 0.1, 1.0)]\n>>> draw = crt.tensor([7]), crt.tensor([0])\n>>> token, mu = crt.mirostat(crt.tensor([[0.1, 5.0, 0.3]]), ids, *columns, *draw)\n>>> token, mu\ntensor([1], dtype=clika_runtime.int32), tensor([1.3000])',
+    'mirostat': '>>> ids = crt.tensor([1]).to(crt.int32)\n>>> columns = [crt.tensor([x]) for x in (1.0, 3.0, 0.1, 1.0)]\n>>> draw = crt.tensor([7]), crt.tensor([0]), crt.tensor([2]).to(crt.int32)\n>>> token, mu = crt.mirostat(crt.tensor([[0.1, 5.0, 0.3]]), ids, *columns, *draw)\n>>> token, mu\ntensor([1], dtype=clika_runtime.int32), tensor([1.3000])',
     'mish': '>>> crt.mish(crt.tensor([-1.0, 2.0]))\ntensor([-0.3034,  1.9440])',
     'mode': '>>> crt.mode(crt.tensor([2, 1, 2]))\ntensor(2, dtype=clika_runtime.int64), tensor(2, dtype=clika_runtime.int64)',
     'movedim': '>>> crt.movedim(crt.zeros(2, 3, 4), 0, -1).shape\nclika_runtime.Size([3, 4, 2])',

@@ -59,6 +59,7 @@ def rows_of(cpu, order, threads_of):
     ones, zeros = torch.ones(count), torch.zeros(count)
     top_k = whole([0, 50, 0, 700, 3, 0]).to(torch.int32)
     draw = [whole([3, 4, 5, 6, 7, 8]), whole([0, 1, 2, 3, 4, 5])]
+    versions = whole([1, 2, 1, 2, 2, 1]).to(torch.int32)
     ids = torch.zeros(count, dtype=torch.int32)
     drawn = threads_of(
         "sample",
@@ -67,7 +68,7 @@ def rows_of(cpu, order, threads_of):
     )[0]
     state = threads_of(
         "mirostat",
-        [logits, drawn, temperature, 4 * ones, 0.1 * ones, 8 * ones, *draw],
+        [logits, drawn, temperature, 4 * ones, 0.1 * ones, 8 * ones, *draw, versions],
         [torch.zeros_like(ids), torch.zeros(count)],
     )
     told = threads_of(

@@ -78,7 +78,8 @@ def by_hand(model: GenerativeModel, **options: Any) -> list[int]:
         )
         token, _ = reference.draw(row, chosen.temperature, *filters, *more)
         settings = (chosen.temperature, chosen.mirostat_tau, chosen.mirostat_eta, mu)
-        token, mu, _ = reference._mirostat_row(row, token, *settings, 5, len(reply))
+        draw = (5, len(reply), chosen.mirostat_version)
+        token, mu, _ = reference._mirostat_row(row, token, *settings, *draw)
         reply.append(token)
     return reply
 
@@ -97,6 +98,8 @@ KNOBS: list[dict[str, Any]] = [
     {"temperature": 2.0, "top_n_sigma": 1.0},
     {"temperature": 1.0, "xtc_probability": 0.5, "xtc_threshold": 0.03},
     {"temperature": 1.0, "mirostat": 2, "mirostat_tau": 3.0},
+    {"temperature": 1.0, "mirostat": 1, "mirostat_tau": 3.0},
+    {"temperature": 1.4, "mirostat": 1, "mirostat_tau": 2.0, "banned_tokens": [73, 192]},
     {
         "temperature": 1.3,
         "top_k": 60,

@@ -140,8 +140,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sampling.add_argument(
         "--mirostat",
         type=int,
-        choices=(0, 2),
-        help="steer the surprise of the reply in place of these filters (version 2); 0 is off",
+        choices=(0, 1, 2),
+        help="steer the surprise of the reply in place of these filters: version 1 or 2; 0 is off",
     )
     for name, metavar, help in _SAMPLING[-2:]:
         _number(sampling, name, metavar, help)

@@ -122,7 +122,7 @@ EXAMPLES: dict[str, str] = {
     "mirostat": (
         "ids = crt.tensor([1]).to(crt.int32)\n"
         "columns = [crt.tensor([x]) for x in (1.0, 3.0, 0.1, 1.0)]\n"
-        "draw = crt.tensor([7]), crt.tensor([0])\n"
+        "draw = crt.tensor([7]), crt.tensor([0]), crt.tensor([2]).to(crt.int32)\n"
         "token, mu = crt.mirostat(crt.tensor([[0.1, 5.0, 0.3]]), ids, *columns, *draw)\n"
         "token, mu"
     ),

@@ -12,6 +12,7 @@ from .._numpy import Array, philox, uniform
 
 _KINDS = {
     "top_k": "int32",
+    "version": "int32",
     "seed": "int64",
     "index": "int64",
     "dry_allowed": "int32",
@@ -180,19 +181,43 @@ def _mirostat_row(
     mu: float,
     seed: int,
     index: int,
+    version: int,
 ) -> tuple[int, float, float]:
     """The token, the next mu, and how far the draw was from another token."""
     if not logits.max() > -np.inf or tau == 0 or temperature == 0:
         return token, mu, 1.0
     p = np.exp((logits - logits.max()) / temperature)
     p /= p.sum()
-    kept = -np.log2(p) <= mu
-    kept[np.argmax(p)] = True
+    if version == 1:
+        kept = _zipf_kept(logits, temperature, mu)
+    else:
+        kept = -np.log2(p) <= mu
+        kept[np.argmax(p)] = True
     q = np.where(kept, p, 0) / p[kept].sum()
     u = float(uniform(philox(index, 0, seed))[0])
     token = int(np.argmax(np.cumsum(q) > u))
     margin = float(np.abs(np.cumsum(q) - u).min())
     return token, mu - eta * (-math.log2(q[token]) - tau), margin
+
+
+def _zipf_kept(logits: Array, temperature: float, mu: float) -> Array:
+    """What version 1 keeps: Basu et al., algorithm 1, with the estimate of s by least squares."""
+    order = [i for i in np.argsort(-logits, kind="stable") if logits[i] > -np.inf]
+    n = len(order)
+    k = float(n)
+    if n > 1:
+        few = min(100, n)
+        i = np.arange(1, few)
+        t = np.log((i + 1) / i)
+        b = -np.diff(logits[order[:few]]) / temperature
+        s = (t * b).sum() / (t * t).sum()
+        e = s - 1
+        ratio = e / (1 - n**-e) if abs(e) > 1e-9 else 1 / math.log(n)
+        with np.errstate(divide="ignore", over="ignore"):
+            k = float(np.float64(ratio * 2.0**mu) ** (np.float64(1) / s))
+    kept = np.zeros(len(logits), bool)
+    kept[order[: max(1, int(min(k, n)))]] = True
+    return kept
 
 
 def _mirostat(logits: Array, *columns: Array) -> tuple[Array, Array]:
@@ -201,7 +226,9 @@ def _mirostat(logits: Array, *columns: Array) -> tuple[Array, Array]:
 
 
 def _mirostat_cases(make: Make) -> None:
-    def case(name: str, vocabulary: int, temperature: float, tau: float, mu: float) -> None:
+    def case(
+        name: str, vocabulary: int, temperature: float, tau: float, mu: float, version: int = 2
+    ) -> None:
         logits = make.normal((4, vocabulary), scale=2)
         ids = make.integers(0, vocabulary, (4,), "int32")
         columns: dict[str, list[float]] = {"seed": [], "index": []}
@@ -209,7 +236,8 @@ def _mirostat_cases(make: Make) -> None:
             settings = (temperature, tau, 0.1, mu)
             while True:
                 seed, index = int(make.rng.integers(2**62)), int(make.rng.integers(2**20))
-                if _mirostat_row(row, token, *settings, seed, index)[2] > 1e-4 / vocabulary**0.5:
+                margin = _mirostat_row(row, token, *settings, seed, index, version)[2]
+                if margin > 1e-4 / vocabulary**0.5:
                     break
             columns["seed"].append(seed)
             columns["index"].append(index)
@@ -217,7 +245,8 @@ def _mirostat_cases(make: Make) -> None:
             name: [value] * 4
             for name, value in (("temperature", temperature), ("tau", tau), ("eta", 0.1))
         }
-        make.case(name, logits, ids, *_columns(make, {**whole, "mu": [mu] * 4, **columns}))
+        columns = {**whole, "mu": [mu] * 4, **columns, "version": [version] * 4}
+        make.case(name, logits, ids, *_columns(make, columns))
 
     case("off", 50, 1.0, 0.0, 0.0)
     case("greedy", 50, 0.0, 3.0, 6.0)
@@ -225,13 +254,27 @@ def _mirostat_cases(make: Make) -> None:
     case("narrow", 400, 1.0, 1.0, 0.5)
     case("nothing-under", 400, 1.0, 1.0, -3.0)
     case("hot", 400, 2.0, 5.0, 7.5)
+    case("first", 400, 1.0, 3.0, 6.0, 1)
+    case("first-few-tokens", 7, 0.7, 1.0, 2.0, 1)
+    case("first-one-token", 1, 1.0, 1.0, 2.0, 1)
+    case("first-narrow", 400, 1.0, 1.0, -3.0, 1)
+    case("first-wide", 3000, 2.0, 8.0, 9.5, 1)
+    case("first-all", 400, 1.0, 8.0, 400.0, 1)
     no_choice = [[1.0, np.nan, 3.0], [-np.inf, -np.inf, -np.inf], [-np.inf, 2.0, -np.inf]]
     columns = {"temperature": [1.0] * 3, "tau": [2.0] * 3, "eta": [0.1] * 3, "mu": [4.0] * 3}
     make.case(
         "undefined",
         make.operand(no_choice, "float32"),
         make.operand([-1, -1, 0], "int32"),
-        *_columns(make, {**columns, "seed": [1] * 3, "index": [2] * 3}),
+        *_columns(make, {**columns, "seed": [1] * 3, "index": [2] * 3, "version": [1, 1, 1]}),
+    )
+    # Equal logits: s is 0. Two of many: the mask of a constraint.
+    edges = [[1.5] * 5, [-np.inf, 2.0, -np.inf, 1.0, -np.inf], [0.0, 0.0, 0.0, -9.0, -9.0]]
+    make.case(
+        "edges",
+        make.operand(edges, "float32"),
+        make.operand([-1, -1, 0], "int32"),
+        *_columns(make, {**columns, "seed": [1] * 3, "index": [2] * 3, "version": [1, 1, 1]}),
     )
 
 
