@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -26,6 +27,20 @@ _DEFINITION = re.compile(r"^[ \t]*[?!]?[\w-]+(?:\[[^\]\n]*\])?(?:\.-?\d+)?[ \t]*
 _REFERENCES = frozenset(("$ref", "$dynamicRef", "$recursiveRef"))
 MAX_PROPERTIES = 4_000  # of one object: the time grows with the square
 _LONGEST_TOKEN = 64  # bytes of a token that spells a text the library asks about
+
+# A class of characters in an expression, and how often it may stand there.
+_CLASS = re.compile(
+    r"(?P<escape>\\[^dDwWsSpP])"
+    r"|(?P<set>\[\^?\]?(?:\\.|\[:\w+:\]|[^\[\]\\])+\]|\\[dDwWsS]|\\[pP](?:\{\w{1,40}\}|\w)|\.)"
+    r"\)*(?:(?P<many>[*+])|\{(?P<least>\d{1,9})(?P<more>,(?P<most>\d{0,9}))?\})?"
+)
+_SLICE = 16  # characters: few tokens are longer
+_MAX_SLICES = 6
+_KEPT_SLICED = 8
+
+_KEPT_TEXTS = 4096  # of forced texts, how they are spelled
+_AHEAD = 96  # bytes of a forced text that are spelled at a time
+_UNSURE = 4  # tokens at the cut, which might be others if the text went on
 
 _stack_lock = threading.Lock()
 
@@ -90,6 +105,26 @@ class Vocabulary:
         self.native = lib.LLTokenizer(
             lib.TokenizerWrapper(source), n_vocab=len(tokens), eos_token=ends
         )
+        self._sliced: OrderedDict[tuple[str, ...], Any] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def sliced(self, slices: tuple[str, ...]) -> Any:
+        """The native vocabulary with sets of tokens of its own: where a state admits the whole
+        expression of such a slice, its tokens are admitted without a look at each."""
+        if not slices:
+            return self.native
+        with self._lock:
+            found = self._sliced.get(slices)
+            if found is None:
+                try:
+                    found = self.native.with_slices(list(slices))
+                except (ValueError, RuntimeError):  # no expression, or over the bounds
+                    found = self.native
+                self._sliced[slices] = found
+                while len(self._sliced) > _KEPT_SLICED:
+                    self._sliced.popitem(last=False)
+            self._sliced.move_to_end(slices)
+            return found
 
 
 class _Source:
@@ -117,7 +152,7 @@ def _encoder(
             return False
         return b"".join(tokens[index] for index in ids) == data
 
-    def encode(data: bytes) -> list[int]:
+    def spell(data: bytes) -> list[int]:
         try:
             ids = tokenizer.encode(data.decode(), add_special_tokens=False, parse_special=False)
         except (UnicodeDecodeError, InvalidArgumentError):
@@ -131,6 +166,20 @@ def _encoder(
             if first in spelled:
                 return [spelled[first], *ids[1:]]
         return longest(data)
+
+    @lru_cache(maxsize=_KEPT_TEXTS)
+    def kept(data: bytes) -> tuple[int, ...]:
+        return tuple(spell(data))
+
+    def encode(data: bytes) -> list[int]:
+        if len(data) <= _AHEAD:
+            return list(kept(data))
+        # Asked in each step for all that is forced from there on; the beginning is enough.
+        stop = _AHEAD
+        while stop > _AHEAD - 3 and data[stop] & 0xC0 == 0x80:  # within a character
+            stop -= 1
+        ids = list(kept(data[:stop]))
+        return ids[:-_UNSURE] if len(ids) > _UNSURE else ids
 
     def longest(data: bytes) -> list[int]:
         result = []
@@ -159,9 +208,10 @@ def compile_grammar(vocabulary: Vocabulary, spec: ConstraintSpec) -> Any:
     except (ValueError, RecursionError) as error:
         raise _refused(spec, str(error)) from error
     made: list[Any] = []
+    native = vocabulary.sliced(_slices(lib, spec))
 
     def make() -> None:
-        made.append(lib.LLMatcher(vocabulary.native, grammar, log_level=0, limits=limits()))
+        made.append(lib.LLMatcher(native, grammar, log_level=0, limits=limits()))
 
     _run_deep(make)
     if not made:
@@ -194,6 +244,45 @@ def _grammar(lib: Any, spec: ConstraintSpec) -> str:
             f"constraint: the kinds are json_schema, regex, lark and choice, got {spec.kind!r:.80}"
         )
     return result
+
+
+def _slices(lib: Any, spec: ConstraintSpec) -> tuple[str, ...]:
+    """Slices for the classes of characters that the constraint counts: each count is a state of
+    its own, in which every token would be looked at. They decide the time alone."""
+    counted: dict[str, None] = {}
+    repeated: dict[str, None] = {}
+    for text in _expressions(spec):
+        for match in _CLASS.finditer(text):
+            if match["many"] and match["set"]:
+                repeated[f"{match['set']}+"] = None
+            elif match["least"] and match["set"]:
+                least, most = int(match["least"]), int(match["most"] or 0)
+                if max(least, most) >= _SLICE:
+                    counted[f"{match['set']}{{1,{_SLICE}}}"] = None
+            if len(counted) == _MAX_SLICES:
+                break
+    if not counted:
+        return ()
+    # The library's own are for the texts of JSON.
+    rest = lib.LLTokenizer.general_slices() if spec.kind == "json_schema" else repeated
+    return tuple([*counted, *rest][:_MAX_SLICES])
+
+
+def _expressions(spec: ConstraintSpec) -> list[str]:
+    """The texts of a constraint that may count characters."""
+    if spec.kind != "json_schema":
+        return [spec.text] if spec.kind in ("regex", "lark") else []
+    texts = []
+    stack = [json.loads(spec.text)]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, dict):
+            texts.append(value.get("pattern"))
+            texts += value.get("patternProperties") or ()
+            stack.extend(value.values())
+        elif isinstance(value, list):
+            stack.extend(value)
+    return [text for text in texts if isinstance(text, str)]
 
 
 def _check_size(spec: ConstraintSpec) -> None:

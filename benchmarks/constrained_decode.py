@@ -1,0 +1,128 @@
+"""What a constraint adds to decoding: steps of several replies that keep to one, beside free ones.
+
+    python -m benchmarks.constrained_decode MODEL [--batch 8] [--rounds 5] [--json OUT]
+
+Greedy replies of one model; a round runs every kind of constraint once, with free steps before each
+of them. Counted are steps in which every reply decodes: one that ends is replaced, and the step of
+its prompt is left out. A figure is the median step by the clock, beside the median of free ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from clika_runtime.modelverse.generation import GenerativeModel, load_generative
+
+#: What a constraint may add, in percent of a free step.
+TARGET = 10.0
+_PEOPLE = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 40},
+        "age": {"type": "integer"},
+        "tags": {"type": "array", "items": {"enum": ["red", "green", "blue"]}},
+    },
+    "required": ["name", "age", "tags"],
+    "additionalProperties": False,
+}
+_LINES = r"""start: line+
+line: WORD "=" NUMBER ";\n"
+WORD: /[a-z]+/
+NUMBER: /[0-9]+(\.[0-9]+)?/
+"""
+KINDS: dict[str, Any] = {
+    "json schema": {"json_schema": {"type": "array", "minItems": 40, "items": _PEOPLE}},
+    "json object": {"type": "json_object"},
+    "regex": {"regex": "([a-z]+ )+"},
+    "regex, 2,000 counted characters": {"regex": "[a-z ]{2000}"},
+    "regex, 300 counted words": {"regex": "([A-Z][a-z]{1,12} ){300}"},
+    "lark": {"lark": _LINES},
+    "choice of 200": {
+        "choice": [f"Number {i} of many, a text that is long and goes on, " * 6 for i in range(200)]
+    },
+}
+
+
+def step_seconds(model: GenerativeModel, batch: int, steps: int, constraint: Any) -> list[float]:
+    """Seconds of each of so many steps in which all replies decode."""
+
+    def begin(number: int) -> Any:
+        return model.stream_generate(
+            f"Write a story about number {number}.",
+            temperature=0.0,
+            max_new_tokens=400,
+            stop_ids=(),
+            constraint=constraint,
+        )
+
+    streams = [begin(number) for number in range(batch)]
+    found: list[float] = []
+    while len(found) < steps:
+        for number, stream in enumerate(streams):
+            if stream._request.done:
+                streams[number] = begin(number)
+        decoding = all(stream._request.produced for stream in streams)
+        begun = time.perf_counter()
+        model.scheduler.step()
+        if decoding:
+            found.append(time.perf_counter() - begun)
+    for stream in streams:
+        stream.close()
+    return found
+
+
+def measure(model: GenerativeModel, batch: int, rounds: int, steps: int) -> list[dict[str, Any]]:
+    """A row per kind of constraint."""
+    free: dict[str, list[float]] = {name: [] for name in KINDS}
+    kept: dict[str, list[float]] = {name: [] for name in KINDS}
+    for number in range(rounds + 1):
+        for name, constraint in KINDS.items():
+            pair = [step_seconds(model, batch, steps, what) for what in (None, constraint)]
+            if number:  # the first round is for warming up
+                free[name] += pair[0]
+                kept[name] += pair[1]
+    rows = []
+    for name in KINDS:
+        base, with_it = statistics.median(free[name]), statistics.median(kept[name])
+        rows.append(
+            {
+                "constraint": name,
+                "batch": batch,
+                "free_ms": round(1e3 * base, 3),
+                "constrained_ms": round(1e3 * with_it, 3),
+                "added_percent": round(100 * (with_it / base - 1), 1),
+                "target_percent": TARGET,
+            }
+        )
+    return rows
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=25)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    model = load_generative(arguments.model, max_sequences=arguments.batch, max_seq=1024)
+    rows = measure(model, arguments.batch, arguments.rounds, arguments.steps)
+    for row in rows:
+        print(
+            f"{row['constraint']:32} free {row['free_ms']:8.3f} ms, constrained "
+            f"{row['constrained_ms']:8.3f} ms: {row['added_percent']:+.1f} %"
+        )
+    if arguments.json:
+        document = {"model": arguments.model.name, "rows": rows}
+        arguments.json.write_text(json.dumps(document, indent=2) + "\n")
+    return int(any(row["added_percent"] > TARGET for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
