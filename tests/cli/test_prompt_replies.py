@@ -93,6 +93,21 @@ def test_a_forced_call(caller: Path, files: Path) -> None:
         assert (document["text"], document["reasoning"]) == ("", "")
 
 
+def test_several_forced_calls(caller: Path, files: Path) -> None:
+    words: tuple[Any, ...] = (caller, "prompt", "hi", "--tools", files / "tools.json", "-q")
+    words = (*words, "--tool-choice", "book", "--parallel-tool-calls", "--temperature", "500")
+    counts = set()
+    for seed in range(6):
+        result = call(*words, "--seed", seed, "--max-new-tokens", "900", "--json")
+        assert (result.status, result.err) == (0, "")
+        document = validated("prompt", result.out)
+        assert document["text"] == ""
+        counts.add(len(document["tool_calls"]))
+        for found in document["tool_calls"]:
+            jsonschema.validate(found["parsed"], SCHEMA)
+    assert len(counts) > 1
+
+
 def test_tools_without_a_call(caller: Path, files: Path) -> None:
     words = (caller, "prompt", "hi", "--tools", files / "tools.json", "--greedy", "-q")
     assert call(*words).out == "Paris!\n"
@@ -128,6 +143,10 @@ def test_what_a_model_cannot_do(folder: Path, files: Path, tmp_path: Path) -> No
         (("--tools", "tools.json", "--tool-choice", "fly"), "'fly' is not auto, none, required or"),
         (("--tools", "tools.json", "--regex", "a"), "--regex and --tools exclude each other"),
         (("--tool-choice", "none"), "--tool-choice needs --tools"),
+        (
+            ("--tools", "tools.json", "--parallel-tool-calls"),
+            "--parallel-tool-calls needs a --tool-choice that forces a call",
+        ),
     ],
 )
 def test_wrong_flags_are_refused_before_anything_is_loaded(

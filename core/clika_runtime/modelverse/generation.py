@@ -176,6 +176,7 @@ class GenerativeModel:
         *,
         tools: Any = None,
         tool_choice: Any = None,
+        parallel_tool_calls: bool = False,
         split_reasoning: bool = False,
         constraint: Any = None,
         mask: LogitsMask | None = None,
@@ -188,10 +189,11 @@ class GenerativeModel:
         taken apart then: the pieces and the report's ``text`` are the answer alone, the report has
         ``reasoning`` and ``tool_calls``, the stream's ``events`` tell all of it as it comes.
         ``tool_choice`` is ``"auto"`` (the default), ``"none"`` (no tool is offered),
-        ``"required"``, or ``{"name": ...}``: the last two make the reply one call.
+        ``"required"``, or ``{"name": ...}``: the last two make the reply one call, with
+        ``parallel_tool_calls`` 1 to 32 (calls that are not forced may always be several).
         ``split_reasoning`` takes reasoning out of the text where no tools are offered. Refused: a
-        template that has no place for tools, or writes calls in no known format; tools together
-        with a constraint.
+        template that has no place for tools, or writes calls in no known format; several forced
+        calls in a format that has one in a reply; tools together with a constraint.
 
             stream = model.stream_chat(messages, tools=tools)
             for piece in stream:
@@ -206,7 +208,7 @@ class GenerativeModel:
         if tools is not None or tool_choice is not None or split_reasoning:
             from .replies import chat_form
 
-            form = chat_form(self, tools, tool_choice, split_reasoning)
+            form = chat_form(self, tools, tool_choice, split_reasoning, parallel_tool_calls)
         restricted = spec is not None or mask is not None
         if restricted and form is not None and form.format is not None:
             raise InvalidArgumentError(

@@ -37,7 +37,8 @@ _CHOICES = ("auto", "none", "required")
 @dataclass(frozen=True)
 class ReplyForm:
     """What a reply is written in. ``rendered`` are the tools as the template gets them, ``tools``
-    the same read; ``forced`` those of which one has to be called."""
+    the same read; ``forced`` those of which one has to be called, or with ``several`` one or
+    more."""
 
     format: type[ToolFormat] | None = None
     reasoning: Reasoning | None = None
@@ -45,6 +46,7 @@ class ReplyForm:
     tools: tuple[Tool, ...] | None = None
     forced: tuple[Tool, ...] = ()
     shown: frozenset[int] = frozenset()
+    several: bool = False
 
     def inside(self, prompt: str) -> bool:
         """Whether the prompt has opened reasoning."""
@@ -57,7 +59,7 @@ class ReplyForm:
         )
 
     def constraint(self, tokenizer: Any, prompt: str) -> ConstraintSpec | None:
-        """What makes the reply a call, where one is forced."""
+        """What makes the reply a call, or several, where one is forced."""
         if not self.forced or self.format is None:
             return None
         return forced_call(
@@ -66,17 +68,26 @@ class ReplyForm:
             self.forced,
             reasoning=self.reasoning,
             inside=self.inside(prompt),
+            several=self.several,
         )
 
 
 def chat_form(
-    model: GenerativeModel, tools: Any, tool_choice: Any, split_reasoning: bool
+    model: GenerativeModel,
+    tools: Any,
+    tool_choice: Any,
+    split_reasoning: bool,
+    several: bool = False,
 ) -> ReplyForm | None:
     """The form of a conversation's reply; None for a reply that is text alone.
 
     Errors: `InvalidArgumentError` for tools or a choice that are none, `UnsupportedError` for a
     template without tools and for one that writes no known format.
     """
+    if not isinstance(several, bool):
+        raise InvalidArgumentError(
+            f"chat: parallel_tool_calls must be True or False, got {several!r:.80}"
+        )
     offered = read_tools(tools) if tools is not None else ()
     forced = read_choice(tool_choice, offered)
     tokenizer = model.tokenizer
@@ -96,6 +107,7 @@ def chat_form(
         offered,
         forced,
         shown_ids(tokenizer, format, reasoning),
+        several,
     )
 
 

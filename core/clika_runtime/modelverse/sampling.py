@@ -347,13 +347,14 @@ def look(
         along = [drafts[index] for index in members] if drafts else None
         try:
             rows, failed = _filled(fill, size, chosen, along)
+            chosen[0].allow(rows[0], vocabulary)  # the rows are of one kind and width
             row = 0
             for place, (index, choice) in enumerate(zip(members, chosen, strict=True)):
                 count = len(along[place]) if along else 0
                 if place in failed:
                     errors[index] = failed[place]
                 else:
-                    choice.allow(rows[row], vocabulary)
+                    choice.words = rows[row]
                     choice.later = list(rows[row + 1 : row + 1 + count])
                 row += 1 + count
         except Exception as error:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from clika_runtime.modelverse.tools import (
+    Around,
     Cursor,
     GrammarWriter,
     Malformed,
@@ -40,6 +41,7 @@ class _Braced(ToolFormat):
 
     quote: ClassVar[str] = ""
     end: ClassVar[str] = ""
+    between = ""
 
     def read(self, mark: str, cursor: Cursor, out: Output) -> Reading[None]:
         yield from cursor.space()
@@ -228,4 +230,7 @@ class GemmaPythonic(ToolFormat):
                 yield from python_call(cursor, out)
 
     def write(self, tool: Tool, grammar: GrammarWriter) -> str:
-        return f'{grammar.text("[")} {python_argument(tool, grammar)} "]"'
+        return python_argument(tool, grammar)
+
+    def around(self, grammar: GrammarWriter) -> Around:
+        return Around("[", ", ", "]")

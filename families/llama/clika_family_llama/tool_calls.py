@@ -9,7 +9,14 @@ around the second.
 
 from __future__ import annotations
 
-from clika_runtime.modelverse.tools import Cursor, GrammarWriter, Output, Tool, ToolFormat
+from clika_runtime.modelverse.tools import (
+    Around,
+    Cursor,
+    GrammarWriter,
+    Output,
+    Tool,
+    ToolFormat,
+)
 from clika_runtime.modelverse.tools.cursor import Reading
 from clika_runtime.modelverse.tools.json_text import json_call, json_calls
 from clika_runtime.modelverse.tools.python_text import (
@@ -35,6 +42,7 @@ class LlamaJson(ToolFormat):
     begins = (_TAG,)
     markers = (_TAG,)
     signs = ('"parameters":', _TAG)
+    between = "; "
 
     def opening(self, cursor: Cursor, out: Output) -> Reading[None]:
         yield from cursor.space()
@@ -87,4 +95,7 @@ class LlamaPythonic(ToolFormat):
         yield from cursor.found(_END)
 
     def write(self, tool: Tool, grammar: GrammarWriter) -> str:
-        return f'{grammar.text("[")} {python_argument(tool, grammar)} "]"'
+        return python_argument(tool, grammar)
+
+    def around(self, grammar: GrammarWriter) -> Around:
+        return Around("[", ", ", "]")

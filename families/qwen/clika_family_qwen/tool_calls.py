@@ -35,6 +35,7 @@ class QwenCoder(ToolFormat):
     begins = ("<tool_call>", "<function=")
     markers = ("<tool_call>", _END)
     signs = ("<function=",)
+    between = "\n"
 
     def read(self, mark: str, cursor: Cursor, out: Output) -> Reading[None]:
         if mark == "<tool_call>":

@@ -123,6 +123,22 @@ def test_a_forced_call_parses_back(
     jsonschema.validate(call.parsed, SCHEMAS[call.name])
 
 
+def test_several_forced_calls(model: GenerativeModel) -> None:
+    (line,) = model.tokenizer.encode("\n", add_special_tokens=False)
+    options = {"temperature": 1.0, "max_new_tokens": 400, "tools": TOOLS}
+    options["logit_bias"] = {line: 9.0}  # what stands between two calls
+    for seed in range(3):
+        for several in (False, True):
+            stream = model.stream_chat(
+                MESSAGES, tool_choice="required", parallel_tool_calls=several, seed=seed, **options
+            )
+            "".join(stream)
+            calls = stream.report.tool_calls
+            assert (len(calls) > 1) == several
+            for call in calls:
+                jsonschema.validate(call.parsed, SCHEMAS[call.name])
+
+
 def test_a_forced_call_beside_free_requests(model: GenerativeModel) -> None:
     pytest.importorskip("llguidance")
     free = {"temperature": 1.0, "seed": 3, "max_new_tokens": 40, "stop_ids": ()}
@@ -294,6 +310,7 @@ def test_the_template_gets_the_tools(
         ({"tools": TOOLS, "tool_choice": {"name": "fly"}}, "'fly' is not offered; the tools are"),
         ({"tools": TOOLS, "tool_choice": {"function": 3}}, "auto, none, required or"),
         ({"tool_choice": "required"}, "a call is forced, and no tool is offered"),
+        ({"tools": TOOLS, "parallel_tool_calls": 1}, "parallel_tool_calls must be True or False"),
         ({"tools": [], "tool_choice": {"name": "now"}}, "'now' is not offered"),
         ({"tools": TOOLS, "constraint": {"regex": "a"}}, "exclude each other"),
         (

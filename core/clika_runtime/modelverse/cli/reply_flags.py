@@ -56,6 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="auto, none, required (a call of any tool), or the name of the tool to be called "
         "(default: auto)",
     )
+    group.add_argument(
+        "--parallel-tool-calls",
+        action="store_true",
+        help="a reply that has to be a call may be several",
+    )
 
 
 def check_arguments(given: dict[str, Any], parser: Parser, is_text: Any) -> None:
@@ -69,6 +74,8 @@ def check_arguments(given: dict[str, Any], parser: Parser, is_text: Any) -> None
         parser.error(f"{named[0]} and --tools exclude each other")
     if "tool_choice" in given and "tools" not in given:
         parser.error("--tool-choice needs --tools")
+    if "parallel_tool_calls" in given and given.get("tool_choice") in (None, "auto", "none"):
+        parser.error("--parallel-tool-calls needs a --tool-choice that forces a call")
     for name, texts in (
         ("--regex", [given.get("regex", "x")]),
         ("--choice", given.get("choice", ())),
@@ -134,6 +141,7 @@ def options_of(given: dict[str, Any]) -> dict[str, Any]:
         choice = given.get("tool_choice", "auto")
         free = choice in ("auto", "none", "required")
         options["tool_choice"] = choice if free else {"name": choice}
+        options["parallel_tool_calls"] = given.get("parallel_tool_calls", False)
     return options
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clika_runtime._native import _core
 from clika_runtime.errors import ClikaRTError, InvalidArgumentError
 from clika_runtime.tokenizer import Tokenizer
 
@@ -24,6 +26,10 @@ __all__ = ["Constraint", "ConstraintState", "compile_constraint", "fill_masks", 
 KEPT = 32
 #: Of a tokenizer: one per model, and one for who names no model.
 KEPT_VOCABULARIES = 4
+#: Masks cost 5 microseconds or half a millisecond: when so many seconds have gone into those of a
+#: step, the library's threads take the rest. For less, waking them costs more than they save.
+ALONE = 0.0002
+MAX_THREADS = 32
 
 Masks = NDArray[np.int32]
 
@@ -252,11 +258,13 @@ def _compute(
             along, target.ctypes.data, words * 4, len(target)
         )
     alone = [item[:2] for item in work if not drafted or not item[2]]
-    if len(alone) == 1:
-        matcher, row = alone[0]
-        matcher.unsafe_compute_mask_ptr(target[row].ctypes.data, words * 4)
-    elif alone:
-        _executor().unsafe_compute_mask_ptr(alone, target.ctypes.data, words * 4, len(target))
+    start = target.ctypes.data
+    limit = time.perf_counter() + ALONE
+    for done, (matcher, row) in enumerate(alone):
+        if done + 1 < len(alone) and time.perf_counter() > limit:
+            _executor().unsafe_compute_mask_ptr(alone[done:], start, words * 4, len(target))
+            break
+        matcher.unsafe_compute_mask_ptr(start + row * words * 4, words * 4)
     if vocabulary.padded:
         rows = [row for item in work for row in range(item[1], item[1] + _rows(item, drafted))]
         if target is not masks:
@@ -301,7 +309,8 @@ def _executor() -> Any:
     found = _executors.get(process)
     if found is None:
         _executors.clear()
-        found = _executors.setdefault(process, library().LLExecutor())
+        threads = min(MAX_THREADS, _core.num_threads())
+        found = _executors.setdefault(process, library().LLExecutor(threads))
     return found
 
 

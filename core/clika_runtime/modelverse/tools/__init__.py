@@ -30,7 +30,7 @@ from .events import (
     ToolCall,
     collect,
 )
-from .format import OutputParser, ToolFormat, parse_reply
+from .format import Around, OutputParser, ToolFormat, parse_reply
 from .grammar import GrammarWriter, forced_call
 from .output import Output
 from .reasoning import REASONINGS, Reasoning
@@ -38,6 +38,7 @@ from .toolset import Tool, read_tools
 
 __all__ = [
     "REASONINGS",
+    "Around",
     "CallArguments",
     "CallEnd",
     "CallStart",

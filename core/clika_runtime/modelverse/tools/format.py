@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from clika_runtime.errors import InvalidArgumentError
 
@@ -16,7 +16,16 @@ from .toolset import Tool, read_tools
 if TYPE_CHECKING:
     from .grammar import GrammarWriter
 
-__all__ = ["OutputParser", "ToolFormat", "parse_reply"]
+__all__ = ["Around", "OutputParser", "ToolFormat", "parse_reply"]
+
+
+class Around(NamedTuple):
+    """Texts before the first call of a reply, between two, and behind the last; ``between`` None
+    where a reply has one call."""
+
+    begin: str = ""
+    between: str | None = None
+    end: str = ""
 
 
 class ToolFormat:
@@ -35,6 +44,10 @@ class ToolFormat:
     signs: ClassVar[tuple[str, ...]] = ()
     #: Whether a mark of ``begins`` ends reasoning that was not closed.
     ends_reasoning: ClassVar[bool] = False
+    #: What stands between calls as `write` writes them; None where a reply has one.
+    between: ClassVar[str | None] = None
+    #: Whether calls are numbered: `write` is asked for each place, `GrammarWriter.number`.
+    numbered: ClassVar[bool] = False
 
     def __init__(self, tools: tuple[Tool, ...] = ()) -> None:
         self.tools = {tool.name: tool for tool in tools}
@@ -92,8 +105,13 @@ class ToolFormat:
 
     # ------------------------------------------------------------ writing
     def write(self, tool: Tool, grammar: GrammarWriter) -> str:
-        """The Lark expression of one call of the tool, as `read` reads it."""
+        """The Lark expression of one call of the tool, as `read` reads it, without what `around`
+        says."""
         raise NotImplementedError
+
+    def around(self, grammar: GrammarWriter) -> Around:
+        """What stands around the calls of a reply, and between them."""
+        return Around(between=self.between)
 
     @classmethod
     def written_by(cls, template: str) -> bool:

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from .format import ToolFormat
     from .reasoning import Reasoning
 
-__all__ = ["GrammarWriter", "forced_call", "property_schema"]
+__all__ = ["MAX_CALLS", "GrammarWriter", "forced_call", "property_schema"]
+
+#: Calls of one forced reply: a model that repeats itself comes to an end.
+MAX_CALLS = 32
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 _SPACE = r"( |\n[ \t]{0,24})?"
@@ -39,15 +42,21 @@ _NOTES = frozenset(
 
 
 class GrammarWriter:
-    """Puts a grammar together. Methods return Lark expressions and add the rules they need."""
+    """Puts a grammar together. Methods return Lark expressions and add the rules they need.
 
-    def __init__(self, tokenizer: Tokenizer, markers: Iterable[str]) -> None:
+    ``several`` says that the reply may have more than one call, ``number`` which of them is being
+    written."""
+
+    def __init__(self, tokenizer: Tokenizer, markers: Iterable[str], several: bool = False) -> None:
+        self.several = several
+        self.number = 0
         ids = {marker: tokenizer.token_to_id(marker) for marker in markers}
         self._special = {
             marker: index for marker, index in ids.items() if index in tokenizer.special_ids
         }
         self._stops = tokenizer.stop_ids
         self._rules: list[str] = []
+        self._documents: dict[str, str] = {}
         pattern = "|".join(sorted(map(re.escape, self._special), key=len, reverse=True))
         self._cut = re.compile(f"({pattern})") if pattern else None
 
@@ -63,10 +72,23 @@ class GrammarWriter:
         return " ".join(terms) or '""'
 
     def closing(self, literal: str) -> str:
-        """A text at the end of a call, without a mark that ends the reply itself."""
+        """A text at the end of a call, without a mark that ends the reply itself. Such a mark has
+        no second call behind it: `InvalidArgumentError` where several are asked for."""
         for marker, index in self._special.items():
             if index in self._stops and literal.endswith(marker):
+                if self.several:
+                    raise InvalidArgumentError(
+                        f"tool_choice: several calls are asked for, and {marker!r}, which closes "
+                        "one, ends the replies of this checkpoint; leave out parallel_tool_calls"
+                    )
                 return self.closing(literal.removesuffix(marker))
+        return self.text(literal)
+
+    def ending(self, literal: str) -> str:
+        """A text at the end of the reply, without a mark that ends it itself."""
+        for marker, index in self._special.items():
+            if index in self._stops and literal.endswith(marker):
+                return self.ending(literal.removesuffix(marker))
         return self.text(literal)
 
     def has(self, marker: str) -> bool:
@@ -88,7 +110,9 @@ class GrammarWriter:
             text = json.dumps(value, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidArgumentError(f"tools: a schema is no JSON: {error!s:.200}") from error
-        return self.rule(f"%json {text}")
+        if text not in self._documents:
+            self._documents[text] = self.rule(f"%json {text}")
+        return self._documents[text]
 
     def arguments(self, tool: Tool) -> str:
         """The arguments of a tool as a JSON object."""
@@ -213,19 +237,42 @@ def forced_call(
     *,
     reasoning: Reasoning | None = None,
     inside: bool = False,
+    several: bool = False,
 ) -> ConstraintSpec:
-    """The constraint of a reply that is exactly one call, as the format writes it.
+    """The constraint of a reply that is exactly one call, as the format writes it; with
+    ``several`` 1 to 32 calls.
 
     ``choice`` is ``required`` (any of the tools) or the name of one. With ``inside`` the prompt has
     opened reasoning, which comes first and is free. Errors: `InvalidArgumentError` for tools that
-    cannot be written in the format, with the reason.
+    cannot be written in the format, with the reason, and for several calls in a format that has one
+    in a reply.
     """
     chosen = chosen_tools(tools, choice)
     markers = format.markers if reasoning is None else (*format.markers, *reasoning.markers)
-    writer = GrammarWriter(tokenizer, markers)
+    writer = GrammarWriter(tokenizer, markers, several)
     made = format(chosen)
-    calls = " | ".join(writer.rule(made.write(tool, writer)) for tool in chosen)
-    start = f"({calls})"
+    begin, between, end = made.around(writer)
+    if several and between is None:
+        raise InvalidArgumentError(
+            f"tool_choice: several calls are asked for, and format '{format.name}' has one in a "
+            "reply; leave out parallel_tool_calls"
+        )
+
+    def call(number: int) -> str:
+        writer.number = number
+        return writer.rule(" | ".join(writer.rule(made.write(tool, writer)) for tool in chosen))
+
+    calls = call(0)
+    if several:
+        separator = writer.text(between or "")
+        if made.numbered:
+            more = '""'
+            for number in range(MAX_CALLS - 1, 0, -1):
+                more = writer.rule(f'{separator} {call(number)} {more} | ""')
+        else:
+            more = f"({separator} {calls}){{0,{MAX_CALLS - 1}}}"
+        calls = f"{calls} {more}"
+    start = f"{writer.text(begin)} {calls} {writer.ending(end)}"
     if inside and reasoning is not None:
         start = f"{writer.up_to(reasoning.end)} /\\n{{0,2}}/ {start}"
     return ConstraintSpec.lark(writer.source(start))

@@ -22,6 +22,7 @@ from clika_runtime.modelverse.tools import (
     shown_ids,
     tool_format,
 )
+from clika_runtime.modelverse.tools.grammar import MAX_CALLS
 from clika_runtime.tokenizer import Tokenizer
 from tests.unit.modelverse.tool_calls.goldens import TOOLS
 from tests.unit.modelverse.walks import walk
@@ -95,9 +96,13 @@ def vocabularies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tokenize
     }
 
 
-def check(tokenizer: Tokenizer, name: str, tools: list[Any], choice: str, seed: int) -> None:
+def check(
+    tokenizer: Tokenizer, name: str, tools: list[Any], choice: str, seed: int, several: bool = False
+) -> int:
+    """Walks once; the count of calls."""
     made = tool_format(name)
-    constraint = compile_constraint(tokenizer, forced_call(tokenizer, made, tools, choice))
+    spec = forced_call(tokenizer, made, tools, choice, several=several)
+    constraint = compile_constraint(tokenizer, spec)
     rng = random.Random(seed)
     state = constraint.start()
     ids = walk(state, tokenizer, rng, patience=rng.choice([5, 60]), endings=ENDINGS, limit=2000)
@@ -108,14 +113,19 @@ def check(tokenizer: Tokenizer, name: str, tools: list[Any], choice: str, seed: 
     events += parser.push(decoder.finish())
     reply = collect([*events, *parser.finish()])
     written = tokenizer.decode(ids, skip_special_tokens=False)
-    assert (reply.text, reply.reasoning, len(reply.calls)) == ("", "", 1), (written, reply)
+    assert (reply.text, reply.reasoning) == ("", ""), (written, reply)
+    assert 1 <= len(reply.calls) <= (MAX_CALLS if several else 1), (written, reply)
     schemas = {}
     for tool in tools:
         inner = tool.get("function", tool)
         schemas[inner["name"]] = inner["parameters"] or {"type": "object"}
-    call = reply.calls[0]
-    assert call.name in (schemas if choice == "required" else {choice})
-    jsonschema.validate(json.loads(call.arguments), schemas[call.name])
+    for call in reply.calls:
+        assert call.name in (schemas if choice == "required" else {choice})
+        jsonschema.validate(json.loads(call.arguments), schemas[call.name])
+    if made.numbered:
+        numbers = [int(call.id.rpartition(":")[2]) for call in reply.calls]
+        assert numbers == list(range(len(numbers)))
+    return len(reply.calls)
 
 
 @pytest.mark.parametrize("kind", ["text", "special"])
@@ -127,6 +137,37 @@ def test_walks_parse_back(vocabularies: dict[str, Tokenizer], name: str, kind: s
         check(tokenizer, name, TOOLS, "add", seed)
         check(tokenizer, name, RICH, "required", seed)
         check(tokenizer, name, RICH, "book", seed)
+
+
+#: Formats that end a reply with its first call.
+ONE_CALL = ["harmony"]
+
+
+@pytest.mark.parametrize("kind", ["text", "special"])
+@pytest.mark.parametrize("name", sorted({*FORMATS} - {*ONE_CALL}))
+def test_several_calls_parse_back(vocabularies: dict[str, Tokenizer], name: str, kind: str) -> None:
+    tokenizer = vocabularies[kind]
+    counts = {check(tokenizer, name, TOOLS, "required", seed, True) for seed in range(12)}
+    counts |= {check(tokenizer, name, TOOLS, "now", seed, True) for seed in range(12)}
+    assert len(counts) > 1
+    for seed in range(3):
+        check(tokenizer, name, RICH, "required", seed, True)
+
+
+@pytest.mark.parametrize("name", ONE_CALL)
+def test_a_format_with_one_call_says_so(vocabularies: dict[str, Tokenizer], name: str) -> None:
+    text = f"several calls are asked for, and format '{name}' has one in a reply"
+    with pytest.raises(InvalidArgumentError, match=text):
+        forced_call(vocabularies["text"], tool_format(name), TOOLS, several=True)
+
+
+def test_a_mark_that_ends_the_reply_has_no_call_behind_it(tmp_path: Path) -> None:
+    special_tokenizer(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "</tool_call>"}')
+    tokenizer = Tokenizer.from_file(tmp_path)
+    assert check(tokenizer, "hermes", TOOLS, "required", 1) == 1
+    with pytest.raises(InvalidArgumentError, match="'</tool_call>', which closes one, ends the"):
+        forced_call(tokenizer, tool_format("hermes"), TOOLS, several=True)
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -7,7 +7,7 @@ name and the arguments.
 from __future__ import annotations
 
 from ..cursor import Cursor, Malformed, Reading
-from ..format import ToolFormat
+from ..format import Around, ToolFormat
 from ..grammar import GrammarWriter
 from ..json_text import json_arguments
 from ..output import Output
@@ -62,5 +62,8 @@ class DeepSeek(ToolFormat):
         yield from cursor.found(_CALL_END)
 
     def write(self, tool: Tool, grammar: GrammarWriter) -> str:
-        head = grammar.text(f"{_SECTION}{_CALL}{grammar.name(tool)}{_SEPARATOR}")
-        return f"{head} {grammar.arguments(tool)} {grammar.closing(_CALL_END + _SECTION_END)}"
+        head = grammar.text(f"{_CALL}{grammar.name(tool)}{_SEPARATOR}")
+        return f"{head} {grammar.arguments(tool)} {grammar.text(_CALL_END)}"
+
+    def around(self, grammar: GrammarWriter) -> Around:
+        return Around(_SECTION, "", _SECTION_END)

@@ -29,6 +29,7 @@ class Glm(ToolFormat):
     begins = ("<tool_call>",)
     markers = ("<tool_call>", _END, _KEY, _KEY_END, _VALUE, _VALUE_END)
     signs = (_KEY,)
+    between = "\n"
 
     def read(self, mark: str, cursor: Cursor, out: Output) -> Reading[None]:
         head, stop = yield from cursor.collect((_KEY, _END, "\n"))

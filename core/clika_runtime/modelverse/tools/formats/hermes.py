@@ -24,6 +24,7 @@ class Hermes(ToolFormat):
     name = "hermes"
     begins = ("<tool_call>",)
     markers = ("<tool_call>", "</tool_call>")
+    between = "\n"
     signs = ('<tool_call>\n{"name"', "<tool_call>\\n{", "<tool_call>{")
 
     def opening(self, cursor: Cursor, out: Output) -> Reading[None]:

@@ -7,7 +7,7 @@ calls of tools that are offered count, so an answer that is other JSON stays tex
 from __future__ import annotations
 
 from ..cursor import Cursor, Reading
-from ..format import ToolFormat
+from ..format import Around, ToolFormat
 from ..grammar import GrammarWriter
 from ..json_text import json_calls
 from ..output import Output
@@ -34,3 +34,6 @@ class JsonReply(ToolFormat):
 
     def write(self, tool: Tool, grammar: GrammarWriter) -> str:
         return grammar.json_call(tool)
+
+    def around(self, grammar: GrammarWriter) -> Around:
+        return Around("[", ", ", "]") if grammar.several else Around()

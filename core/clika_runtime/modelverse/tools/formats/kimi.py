@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from ..cursor import Cursor, Malformed, Reading
-from ..format import ToolFormat
+from ..format import Around, ToolFormat
 from ..grammar import GrammarWriter
 from ..json_text import json_arguments
 from ..output import Output
@@ -33,6 +33,7 @@ class KimiK2(ToolFormat):
     markers = (_SECTION, _SECTION_END, _CALL, _CALL_END, _ARGUMENTS)
     reasonings = ("think", "kimi")
     signs = (_SECTION, _CALL)
+    numbered = True
     ends_reasoning = True
 
     def read(self, mark: str, cursor: Cursor, out: Output) -> Reading[None]:
@@ -57,5 +58,9 @@ class KimiK2(ToolFormat):
         yield from cursor.found(_SECTION_END)
 
     def write(self, tool: Tool, grammar: GrammarWriter) -> str:
-        head = grammar.text(f"{_SECTION}{_CALL}functions.{grammar.name(tool)}:0{_ARGUMENTS}")
-        return f"{head} {grammar.arguments(tool)} {grammar.closing(_CALL_END + _SECTION_END)}"
+        name = f"functions.{grammar.name(tool)}:{grammar.number}"
+        head = grammar.text(f"{_CALL}{name}{_ARGUMENTS}")
+        return f"{head} {grammar.arguments(tool)} {grammar.text(_CALL_END)}"
+
+    def around(self, grammar: GrammarWriter) -> Around:
+        return Around(_SECTION, "", _SECTION_END)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ..cursor import Cursor, Malformed, Reading
-from ..format import ToolFormat
+from ..format import Around, ToolFormat
 from ..grammar import GrammarWriter
 from ..json_text import json_calls
 from ..output import Output
@@ -34,8 +34,10 @@ class _List(ToolFormat):
                 break
 
     def write(self, tool: Tool, grammar: GrammarWriter) -> str:
-        end = grammar.closing(f"]{self.ends[0] if self.ends else ''}")
-        return f"{grammar.text(self.begins[0] + '[')} {grammar.json_call(tool)} {end}"
+        return grammar.json_call(tool)
+
+    def around(self, grammar: GrammarWriter) -> Around:
+        return Around(f"{self.begins[0]}[", ", ", f"]{self.ends[0] if self.ends else ''}")
 
 
 class Phi4(_List):
@@ -58,5 +60,5 @@ class Granite(_List):
     reasonings = ("granite", "granite-words")
     signs = ("<|tool_call|>", "<|start_of_role|>")
 
-    def write(self, tool: Tool, grammar: GrammarWriter) -> str:
-        return f"{grammar.text('<|tool_call|>[')} {grammar.json_call(tool)} {grammar.text(']')}"
+    def around(self, grammar: GrammarWriter) -> Around:
+        return Around(f"{self.begins[0]}[", ", ", "]")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 
 from ..cursor import Cursor, Malformed, Reading
-from ..format import ToolFormat
+from ..format import Around, ToolFormat
 from ..grammar import GrammarWriter
 from ..json_text import json_arguments, json_calls
 from ..output import Output
@@ -56,4 +56,9 @@ class Mistral(ToolFormat):
         if grammar.has("[ARGS]"):
             head = grammar.text(f"[TOOL_CALLS]{grammar.name(tool)}[ARGS]")
             return f"{head} {grammar.arguments(tool)}"
-        return f'{grammar.text("[TOOL_CALLS][")} {grammar.json_call(tool)} "]"'
+        return grammar.json_call(tool)
+
+    def around(self, grammar: GrammarWriter) -> Around:
+        if grammar.has("[ARGS]"):
+            return Around(between="")
+        return Around("[TOOL_CALLS][", ", ", "]")
