@@ -170,6 +170,11 @@ class Engine:
             self._plans.move_to_end(key)
         return found
 
+    @property
+    def plans(self) -> tuple[Any, ...]:
+        """The plans that are kept, as finalized graphs; the one used longest ago is the first."""
+        return tuple(self._plans.values())
+
     def _compile(self, key: PlanClass) -> Any:
         """The graph of a step's class: traced as anybody's function is, and finalized."""
         decode = key.kind == "decode"

@@ -149,8 +149,10 @@ class KVCache:
         for slot, length in zip(rows, lengths, strict=True):
             self._written[slot] = max(self._written[slot], length)
         numbers = (bounds, [0, *itertools.accumulate(lengths)], past, rows)
-        tensors = [crt.tensor(n, dtype=crt.int32, device=self.config.device) for n in numbers]
-        return StepIndices(*tensors, max(lengths))
+        q, k, start, slot_ids = (
+            crt.tensor(row, dtype=crt.int32, device=self.config.device) for row in numbers
+        )
+        return StepIndices(q, k, start, slot_ids, max(lengths))
 
     def _check_slots(self, name: str, slots: list[int], lengths: list[int]) -> None:
         config = self.config

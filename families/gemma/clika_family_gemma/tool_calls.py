@@ -26,6 +26,7 @@ from clika_runtime.modelverse.tools import (
 )
 from clika_runtime.modelverse.tools.cursor import Reading
 from clika_runtime.modelverse.tools.json_text import JSON_NUMBER, MAX_DEPTH
+from clika_runtime.modelverse.tools.members import call_members, separated
 from clika_runtime.modelverse.tools.python_text import python_argument, python_call, python_calls
 
 __all__ = ["FunctionGemma", "Gemma4", "GemmaPythonic"]
@@ -50,26 +51,9 @@ class _Braced(ToolFormat):
         yield from cursor.space()
         yield from cursor.expect("{")
         out.start(name)
-        out.arguments("{")
-        separator = ""
-        seen: set[str] = set()
-        while True:
-            yield from cursor.space()
-            if (yield from cursor.found("}")):
-                break
-            key = yield from self._key(cursor)
-            if key in seen:
-                raise Malformed
-            seen.add(key)
-            value = yield from self._value(cursor, 0)
-            out.arguments(f"{separator}{json.dumps(key, ensure_ascii=False)}: {value}")
-            separator = ", "
-            yield from cursor.space()
-            if not (yield from cursor.found(",")):
-                yield from cursor.expect("}")
-                break
-        out.arguments("}")
-        out.end()
+        yield from call_members(
+            cursor, out, "}", lambda: self._key(cursor), lambda: self._value(cursor, 0)
+        )
         yield from cursor.space()
         yield from cursor.found(self.end)
 
@@ -91,31 +75,30 @@ class _Braced(ToolFormat):
         if (yield from cursor.found(self.quote)):
             text, _ = yield from cursor.collect((self.quote,), MAX_TEXT)
             return json.dumps(text, ensure_ascii=False)
-        items: list[str] = []
         for begin, end in (("[", "]"), ("{", "}")):
-            if not (yield from cursor.found(begin)):
-                continue
-            while True:
-                yield from cursor.space()
-                if (yield from cursor.found(end)):
-                    break
-                key = ""
-                if end == "}":
-                    key = yield from self._key(cursor)
-                    key = f"{json.dumps(key, ensure_ascii=False)}: "
-                value = yield from self._value(cursor, depth + 1)
-                items.append(key + value)
-                yield from cursor.space()
-                if not (yield from cursor.found(",")):
-                    yield from cursor.expect(end)
-                    break
-            return f"{begin}{', '.join(items)}{end}"
+            if (yield from cursor.found(begin)):
+                items = yield from self._items(cursor, end, depth)
+                return f"{begin}{', '.join(items)}{end}"
         word = yield from cursor.run(_PLAIN, 400)
         if word in _WORDS:
             return _WORDS[word]
         if JSON_NUMBER.fullmatch(word) is None:
             raise Malformed
         return word
+
+    def _items(self, cursor: Cursor, end: str, depth: int) -> Reading[list[str]]:
+        items: list[str] = []
+
+        def item() -> Reading[None]:
+            key = ""
+            if end == "}":
+                name = yield from self._key(cursor)
+                key = f"{json.dumps(name, ensure_ascii=False)}: "
+            value = yield from self._value(cursor, depth + 1)
+            items.append(key + value)
+
+        yield from separated(cursor, end, item)
+        return items
 
     # ------------------------------------------------------------ writing
     def write(self, tool: Tool, grammar: GrammarWriter) -> str:

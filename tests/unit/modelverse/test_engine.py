@@ -141,7 +141,7 @@ def test_plans_are_bounded_and_classes_are_few(model: Any) -> None:
     for kind, batch in (("fill", 1), ("logits", 1), ("fill", 2), ("logits", 2), ("fill", 1)):
         small.plan(kind, 4, batch)
     assert small.compiled == 5
-    assert len(small._plans) == 2
+    assert len(small.plans) == 2
 
 
 def test_results_do_not_depend_on_the_class(model: Any) -> None:

@@ -13,9 +13,8 @@ from ..sources import ResolvedSource
 from . import EXIT_OK, loading
 from .arguments import Parser
 from .files import check_report, report_files, write_text
-from .similar import load
 from .tables import csv_text, table
-from .texts import add_texts, check_texts
+from .texts import add_texts, check_texts, load
 
 #: The version of the JSON document (``docs/schemas/embed.json``).
 SCHEMA = 1

@@ -49,7 +49,7 @@ class StepProfile:
             # No roofline is shown, so none is measured.
             reports = [
                 stack.enter_context(plan.profile_runs(bandwidth=1.0, peak=1.0))
-                for plan in self._engine._plans.values()
+                for plan in self._engine.plans
             ]
             begun = time.perf_counter()
             yield

@@ -7,18 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..._version import __version__
-from ...errors import UnsupportedError
 from .. import catalog
 from ..console import json_text, show
 from ..sources import ResolvedSource
 from . import EXIT_OK, loading
 from .arguments import Parser, number
 from .tables import table
-from .texts import add_texts, check_texts
+from .texts import add_texts, check_texts, load
 
 #: The version of the JSON document (``docs/schemas/similar.json``).
 SCHEMA = 1
-_SEQUENCES = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,16 +37,6 @@ def check_arguments(arguments: Any, parser: Parser) -> None:
     given = vars(arguments)
     check_texts(given, parser)
     loading.check_arguments(given, parser)
-
-
-def load(source: ResolvedSource, identity: catalog.Identity, given: dict[str, Any]) -> Any:
-    """The model, with room for the texts in one batch; images are refused."""
-    if given.get("image"):
-        raise UnsupportedError(
-            f"--image: family '{identity.family}' ({identity.modalities}) reads no images"
-        )
-    count = min(len(given["texts"]), _SEQUENCES)
-    return loading.load(source, identity, given, max_sequences=count)
 
 
 def run(source: ResolvedSource, identity: catalog.Identity, arguments: Any) -> int:

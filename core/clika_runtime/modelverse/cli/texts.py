@@ -7,13 +7,16 @@ import codecs
 import sys
 from typing import Any
 
-from ...errors import InvalidArgumentError
-from ..sources import human_size
+from ...errors import InvalidArgumentError, UnsupportedError
+from .. import catalog
+from ..sources import ResolvedSource, human_size
+from . import loading
 from .arguments import Parser, UsageError
 
-__all__ = ["add_texts", "check_texts", "read_text"]
+__all__ = ["add_texts", "check_texts", "load", "read_text"]
 
 _MOST = 256 << 20  # bytes of a file
+_SEQUENCES = 8
 
 
 def add_texts(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +46,16 @@ def check_texts(given: dict[str, Any], parser: Parser) -> None:
             text.encode()
         except UnicodeEncodeError:
             parser.error(f"text {place} is no valid text (bytes that are no UTF-8)")
+
+
+def load(source: ResolvedSource, identity: catalog.Identity, given: dict[str, Any]) -> Any:
+    """The model, with room for the texts in one batch; images are refused."""
+    if given.get("image"):
+        raise UnsupportedError(
+            f"--image: family '{identity.family}' ({identity.modalities}) reads no images"
+        )
+    count = min(len(given["texts"]), _SEQUENCES)
+    return loading.load(source, identity, given, max_sequences=count)
 
 
 def read_text(path: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from .cursor import Cursor, Malformed, Reading
 from .grammar import GrammarWriter, property_schema
 from .json_text import JSON_NUMBER, MAX_DEPTH
+from .members import call_members, separated
 from .output import Output
 from .toolset import Tool
 
@@ -62,29 +63,15 @@ def python_call(cursor: Cursor, out: Output, known: bool = False) -> Reading[Non
     name = yield from cursor.run(_NAME)
     yield from cursor.expect("(")
     out.start(name.removesuffix(".call"), "", known)
-    out.arguments("{")
-    separator = ""
-    seen: set[str] = set()
-    while True:
-        yield from cursor.space()
-        if (yield from cursor.found(")")):
-            break
-        key = yield from cursor.run(_WORD)
-        if not key or key in seen:
-            raise Malformed
-        seen.add(key)
+
+    def key() -> Reading[str]:
+        word = yield from cursor.run(_WORD)
         yield from cursor.space()
         yield from cursor.expect("=")
         yield from cursor.space()
-        value = yield from python_value(cursor)
-        out.arguments(f"{separator}{json.dumps(key)}: {value}")
-        separator = ", "
-        yield from cursor.space()
-        if not (yield from cursor.found(",")):
-            yield from cursor.expect(")")
-            break
-    out.arguments("}")
-    out.end()
+        return word
+
+    yield from call_members(cursor, out, ")", key, lambda: python_value(cursor))
 
 
 def python_value(cursor: Cursor, depth: int = 0) -> Reading[str]:
@@ -124,27 +111,23 @@ def _number(word: str) -> str:
 
 def _items(cursor: Cursor, end: str, depth: int) -> Reading[list[str]]:
     items: list[str] = []
-    while True:
-        yield from cursor.space()
-        if (yield from cursor.found(end)):
-            return items
+
+    def item() -> Reading[None]:
+        key = ""
         if end == "}":
             quote = yield from cursor.ahead()
             if quote not in ("'", '"'):
                 raise Malformed
-            key = yield from _string(cursor, quote)
+            name = yield from _string(cursor, quote)
+            key = f"{json.dumps(name, ensure_ascii=False)}: "
             yield from cursor.space()
             yield from cursor.expect(":")
             yield from cursor.space()
-            value = yield from python_value(cursor, depth + 1)
-            items.append(f"{json.dumps(key, ensure_ascii=False)}: {value}")
-        else:
-            value = yield from python_value(cursor, depth + 1)
-            items.append(value)
-        yield from cursor.space()
-        if not (yield from cursor.found(",")):
-            yield from cursor.expect(end)
-            return items
+        value = yield from python_value(cursor, depth + 1)
+        items.append(key + value)
+
+    yield from separated(cursor, end, item)
+    return items
 
 
 def _string(cursor: Cursor, quote: str) -> Reading[str]:
