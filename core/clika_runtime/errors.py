@@ -7,6 +7,7 @@ the values received and, where there is one, the fix.
 from __future__ import annotations
 
 import enum
+import reprlib
 from typing import Any
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "from_native",
     "is_capability_decline",
     "status_of",
+    "told",
 ]
 
 
@@ -150,6 +152,23 @@ _CLASS_OF_STATUS: dict[int, type[ClikaRTError]] = {
     Status.Internal: InternalError,
     Status.Unavailable: UnavailableError,
 }
+
+
+_short = reprlib.Repr()
+_short.maxlevel = 3
+_short.maxstring = _short.maxother = _short.maxlong = 80
+
+
+def told(value: object) -> str:
+    """A value of a caller as messages show it: at most 80 characters, however large or deep it is.
+
+    >>> told([1.5, "a"]), len(told("x" * 1000))
+    ("[1.5, 'a']", 80)
+    """
+    try:
+        return _short.repr(value)[:80]
+    except Exception:  # its own __repr__, or an integer of thousands of digits
+        return f"<{type(value).__name__}>"
 
 
 def is_capability_decline(code_name: str) -> bool:

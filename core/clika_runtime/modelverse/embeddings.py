@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import clika_runtime as crt
-from clika_runtime.errors import InternalError, InvalidArgumentError, UnsupportedError
+from clika_runtime.errors import InternalError, InvalidArgumentError, UnsupportedError, told
 from clika_runtime.io import read_json
 
 from .config import Fields
@@ -126,12 +126,12 @@ class Embedder:
                 f"{', '.join(POOLINGS)} (pooling=...)"
             )
         raise InvalidArgumentError(
-            f"embed: pooling is {how!r:.40}; choose one of {', '.join(POOLINGS)}"
+            f"embed: pooling is {told(how)}; choose one of {', '.join(POOLINGS)}"
         )
 
     def _encoded(self, texts: Sequence[str]) -> list[list[int]]:
         if isinstance(texts, (str, bytes, Mapping)) or not isinstance(texts, Sequence) or not texts:
-            raise InvalidArgumentError(f"embed: takes a list of texts, got {texts!r:.80}")
+            raise InvalidArgumentError(f"embed: takes a list of texts, got {told(texts)}")
         rows = [self._tokenizer.encode(text) for text in texts]
         for place, ids in enumerate(rows):
             if not 1 <= len(ids) <= self._window:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from clika_runtime.errors import ClikaRTError, InvalidArgumentError
+from clika_runtime.errors import ClikaRTError, InvalidArgumentError, told
 
 from .adapters import adapted
 from .assistant import Assistant, check_assistant
@@ -24,6 +24,7 @@ from .embeddings import Embedder
 from .engine import Engine
 from .generation_config import GenerationConfig, read_defaults
 from .loader import Checkpoint, LoadedModel, LoadOptions, load_model
+from .messages import readable
 from .prefixes import PrefixStore
 from .sampling import Choice, LogitsMask
 from .scheduler import Request, Scheduler
@@ -122,8 +123,10 @@ class GenerativeModel:
     def render(self, messages: Any, **options: Any) -> str:
         """The prompt text that the chat template makes of a conversation.
 
-        ``messages``: dicts with "role" and "content". ``add_generation_prompt`` (True) opens the
-        assistant's turn."""
+        ``messages``: dicts with "role" and "content", a text or a list of parts ``{"type": "text",
+        "text": ...}``. ``add_generation_prompt`` (True) opens the assistant's turn."""
+        template = options.get("chat_template") or self.tokenizer.chat_template
+        messages = readable(messages, template)
         return str(self.tokenizer.apply_chat_template(messages, **options))
 
     def generate(self, prompt: Prompt, **options: Any) -> str:
@@ -240,7 +243,8 @@ class GenerativeModel:
         refused (empty, over the window) is refused before any runs.
         """
         return self._batch(
-            [lambda prompt=prompt: self.stream_generate(prompt, **options) for prompt in prompts],
+            lambda prompt: self.stream_generate(prompt, **options),
+            _several("generate_batch", prompts),
             raise_errors,
         )
 
@@ -249,15 +253,18 @@ class GenerativeModel:
     ) -> list[GenerationReport]:
         """Like ``generate_batch``, over conversations."""
         return self._batch(
-            [lambda turns=turns: self.stream_chat(turns, **options) for turns in conversations],
+            lambda turns: self.stream_chat(turns, **options),
+            _several("chat_batch", conversations),
             raise_errors,
         )
 
-    def _batch(self, starts: list[Any], raise_errors: bool) -> list[GenerationReport]:
+    def _batch(
+        self, start: Callable[[Any], TextStream], items: Iterable[Any], raise_errors: bool
+    ) -> list[GenerationReport]:
         streams: list[TextStream] = []
         try:
-            for start in starts:
-                streams.append(start())
+            for item in items:
+                streams.append(start(item))
         except BaseException:
             for stream in streams:
                 stream.close()
@@ -355,6 +362,11 @@ class GenerativeModel:
     ) -> LogitsMask | None:
         """The mask of a new reply: the one given, or the state of a constraint, compiled."""
         if spec is None:
+            if mask is not None and not isinstance(mask, LogitsMask):
+                raise InvalidArgumentError(
+                    f"generate: a mask has the methods mask() and accept(token), got "
+                    f"{type(mask).__name__}"
+                )
             return mask
         if mask is not None:
             raise InvalidArgumentError("generate: constraint and mask exclude each other")
@@ -382,15 +394,15 @@ class GenerativeModel:
         """Raises for what are no token ids of the model."""
         vocabulary = self.loaded.model.vocab_size
         for place, token in enumerate(ids):
-            if not hasattr(token, "__index__"):
+            if isinstance(token, bool) or not hasattr(token, "__index__"):
                 raise InvalidArgumentError(
                     f"generate: a prompt is a text or a list of token ids, item {place} is "
                     f"{type(token).__name__}; several prompts go to generate_batch()"
                 )
             if not 0 <= token < vocabulary:
                 raise InvalidArgumentError(
-                    f"generate: token {place} of the prompt is {token}, outside the vocabulary of "
-                    f"{vocabulary}"
+                    f"generate: token {place} of the prompt is {told(token)}, outside the "
+                    f"vocabulary of {vocabulary}"
                 )
 
     # ---- sessions
@@ -469,6 +481,13 @@ def _spec(constraint: Any) -> ConstraintSpec | None:
     from .constraints import ConstraintSpec
 
     return ConstraintSpec.read(constraint)
+
+
+def _several(name: str, items: Any) -> Iterable[Any]:
+    """What a call over several prompts or conversations is given."""
+    if isinstance(items, (str, bytes, Mapping)) or not isinstance(items, Iterable):
+        raise InvalidArgumentError(f"{name}: a list is needed, got {type(items).__name__}")
+    return items
 
 
 def _drain(stream: TextStream) -> GenerationReport:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from clika_runtime.errors import InvalidArgumentError
+from clika_runtime.errors import InvalidArgumentError, told
 from clika_runtime.io import read_json
 
 from .config import Fields, read_stop_ids
@@ -130,12 +130,12 @@ class GenerationConfig:
         for name in _SWITCHES:
             if not isinstance(getattr(self, name), bool):
                 raise InvalidArgumentError(
-                    f"generate: {name} must be True or False, got {getattr(self, name)!r:.80}"
+                    f"generate: {name} must be True or False, got {told(getattr(self, name))}"
                 )
         if self.mirostat not in (0, 1, 2) or isinstance(self.mirostat, (bool, float)):
             raise InvalidArgumentError(
                 f"generate: mirostat must be 0 (off) or its version, 1 or 2, got "
-                f"{self.mirostat!r:.80}"
+                f"{told(self.mirostat)}"
             )
 
     def check_vocabulary(self, size: int) -> None:
@@ -148,8 +148,15 @@ class GenerationConfig:
             for token in ids:
                 if not 0 <= token < size:
                     raise InvalidArgumentError(
-                        f"generate: {name} has token {token}, outside the vocabulary of {size}"
+                        f"generate: {name} has token {told(token)}, outside the vocabulary of "
+                        f"{size}"
                     )
+
+        banned = {token for token, bias in self.logit_bias if bias == -math.inf}
+        if len(banned.union(self.banned_tokens)) == size:
+            raise InvalidArgumentError(
+                f"generate: logit_bias and banned_tokens ban all {size} tokens of the vocabulary"
+            )
 
     def without_effect(self, given: Iterable[str]) -> list[str]:
         """The knobs out of ``given`` that change nothing: only a draw reads them."""
@@ -192,7 +199,7 @@ class GenerationConfig:
 def _whole(name: str, value: Any, low: int, high: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise InvalidArgumentError(
-            f"generate: {name} must be a whole number in {low} .. {high}, got {value!r:.80}"
+            f"generate: {name} must be a whole number in {low} .. {high}, got {told(value)}"
         )
 
 
@@ -201,14 +208,14 @@ def _within(name: str, value: Any, low: float, high: float) -> None:
     # A NaN fails the comparison, as it should.
     if not is_number or not low <= value <= high:
         raise InvalidArgumentError(
-            f"generate: {name} must be in {low:g} .. {high:g}, got {value!r:.80}"
+            f"generate: {name} must be in {low:g} .. {high:g}, got {told(value)}"
         )
 
 
 def _listed(name: str, values: Any, most: int) -> list[Any]:
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise InvalidArgumentError(
-            f"generate: {name} must be a list, got {type(values).__name__} {values!r:.80}"
+            f"generate: {name} must be a list, got {type(values).__name__} {told(values)}"
         )
     found = []
     for value in values:
@@ -223,7 +230,7 @@ def _listed(name: str, values: Any, most: int) -> list[Any]:
 def _token(name: str, value: Any) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise InvalidArgumentError(
-            f"generate: {name} takes token ids, got {type(value).__name__} {value!r:.80}"
+            f"generate: {name} takes token ids, got {type(value).__name__} {told(value)}"
         )
     return int(value.__index__())
 
@@ -240,7 +247,7 @@ def _biases(value: Any) -> tuple[tuple[int, float], ...]:
     for entry in _listed("logit_bias", entries, MAX_BIASES):
         if not isinstance(entry, (tuple, list)) or len(entry) != 2:
             raise InvalidArgumentError(
-                f"generate: logit_bias maps tokens to numbers, got the entry {entry!r:.80}"
+                f"generate: logit_bias maps tokens to numbers, got the entry {told(entry)}"
             )
         token, bias = entry
         if isinstance(token, str) and token.isascii() and token.isdigit() and len(token) < 12:
@@ -248,8 +255,8 @@ def _biases(value: Any) -> tuple[tuple[int, float], ...]:
         number = isinstance(bias, (int, float)) and not isinstance(bias, bool)
         if not number or not (-1e6 <= bias <= 1e6 or bias == -math.inf):
             raise InvalidArgumentError(
-                f"generate: logit_bias of token {token!r:.80} must be in -1e+06 .. 1e+06, or -inf "
-                f"to ban it, got {bias!r:.80}"
+                f"generate: logit_bias of token {told(token)} must be in -1e+06 .. 1e+06, or -inf "
+                f"to ban it, got {told(bias)}"
             )
         pairs.append((_token("logit_bias", token), float(bias)))
     return tuple(pairs)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from clika_runtime import plugins
-from clika_runtime.errors import InvalidArgumentError, UnsupportedError
+from clika_runtime.errors import InvalidArgumentError, UnsupportedError, told
 from clika_runtime.tokenizer import ChatTemplate
 
 from .tools import (
@@ -86,7 +86,7 @@ def chat_form(
     """
     if not isinstance(several, bool):
         raise InvalidArgumentError(
-            f"chat: parallel_tool_calls must be True or False, got {several!r:.80}"
+            f"chat: parallel_tool_calls must be True or False, got {told(several)}"
         )
     offered = read_tools(tools) if tools is not None else ()
     forced = read_choice(tool_choice, offered)
@@ -127,13 +127,13 @@ def read_choice(choice: Any, offered: tuple[Tool, ...]) -> tuple[Tool, ...]:
         name = inner.get("name") if isinstance(inner, Mapping) else None
     if not isinstance(name, str):
         raise InvalidArgumentError(
-            f'tool_choice: it is {", ".join(_CHOICES)} or {{"name": ...}}, got {choice!r:.80}'
+            f'tool_choice: it is {", ".join(_CHOICES)} or {{"name": ...}}, got {told(choice)}'
         )
     for tool in offered:
         if tool.name == name:
             return (tool,)
     raise InvalidArgumentError(
-        f"tool_choice: {name!r:.80} is not offered; the tools are "
+        f"tool_choice: {told(name)} is not offered; the tools are "
         f"{', '.join(tool.name for tool in offered)[:300] or 'none'}"
     )
 

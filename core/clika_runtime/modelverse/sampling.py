@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from clika_runtime.errors import InvalidArgumentError
 
@@ -26,6 +26,7 @@ __all__ = ["GREEDY", "Ahead", "Choice", "LogitsMask", "Sampling", "TokenLogprob"
 NO_LOGPROBS = -1
 
 
+@runtime_checkable
 class LogitsMask(Protocol):
     """What restricts the tokens of one reply: a grammar, a schema, a list of choices.
 

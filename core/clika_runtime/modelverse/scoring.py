@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from clika_runtime.errors import InternalError, InvalidArgumentError
+from clika_runtime.errors import InternalError, InvalidArgumentError, told
 
 from .engine import SCORE_BYTES, Work
 
@@ -88,7 +88,7 @@ def score_text(model: GenerativeModel, text: str, *, window: int = 0, stride: in
 def _checked(model: GenerativeModel, window: int, stride: int) -> tuple[int, int]:
     for name, value in (("window", window), ("stride", stride)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise InvalidArgumentError(f"perplexity: {name} is a whole number, got {value!r:.40}")
+            raise InvalidArgumentError(f"perplexity: {name} is a whole number, got {told(value)}")
     window = window or model.window
     if not 2 <= window <= model.window:
         raise InvalidArgumentError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from clika_runtime.errors import InvalidArgumentError
+from clika_runtime.errors import InvalidArgumentError, told
 
 __all__ = ["StopStrings", "check_stop"]
 
@@ -30,7 +30,7 @@ def check_stop(stop: str | Iterable[str] | None, name: str = "stop") -> tuple[st
     for item in strings:
         if not isinstance(item, str) or not item or len(item) > MAX_STOP_CHARACTERS:
             raise InvalidArgumentError(
-                f"{name}: {item!r:.80} must be a string of 1 to {MAX_STOP_CHARACTERS} characters"
+                f"{name}: {told(item)} must be a string of 1 to {MAX_STOP_CHARACTERS} characters"
             )
     return strings
 

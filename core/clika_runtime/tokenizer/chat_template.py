@@ -650,6 +650,35 @@ class ChatTemplate:
         tree = _environment().parse(self.source)
         return any(node.name == name and node.ctx == "load" for node in tree.find_all(nodes.Name))
 
+    def loops_over(self, name: str) -> bool:
+        """Whether the template takes a member (or a variable) of this name apart: loops over it, or
+        reads an item of it.
+
+        >>> ChatTemplate("{% for p in m.content %}{{ p.text }}{% endfor %}").loops_over("content")
+        True
+        >>> ChatTemplate("{{ m.content }}").loops_over("content")
+        False
+        """
+        from jinja2 import nodes
+
+        def named(node: nodes.Node) -> bool:
+            if isinstance(node, nodes.Getitem):
+                return isinstance(node.arg, nodes.Const) and node.arg.value == name
+            if isinstance(node, nodes.Getattr):
+                return bool(node.attr == name)
+            return isinstance(node, nodes.Name) and node.name == name
+
+        kinds = (nodes.Getitem, nodes.Getattr, nodes.Name)
+        tree = _environment().parse(self.source)
+        loops = [loop.iter for loop in tree.find_all(nodes.For)]
+        if any(named(node) or any(map(named, node.find_all(kinds))) for node in loops):
+            return True
+        items = [item for item in tree.find_all(nodes.Getitem) if item.ctx == "load"]
+        return any(
+            isinstance(item.arg, nodes.Const) and type(item.arg.value) is int and named(item.node)
+            for item in items
+        )
+
     def render(
         self,
         messages: Any,

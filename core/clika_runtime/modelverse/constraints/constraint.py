@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clika_runtime._native import _core
-from clika_runtime.errors import ClikaRTError, InvalidArgumentError
+from clika_runtime.errors import ClikaRTError, InvalidArgumentError, told
 from clika_runtime.tokenizer import Tokenizer
 
 from .library import Vocabulary, compile_grammar, library
@@ -173,7 +173,7 @@ def _checked(token: Any, size: int) -> int:
         index = -1
     if not 0 <= index < size:
         raise InvalidArgumentError(
-            f"constraint: a token is a whole number from 0 to {size - 1}, got {token!r:.60}"
+            f"constraint: a token is a whole number from 0 to {size - 1}, got {told(token)}"
         )
     return index
 
@@ -182,6 +182,7 @@ def _failure(matcher: Any) -> ClikaRTError | None:
     if not matcher.is_error():
         return None
     text = " ".join(matcher.get_error().replace("<non-verbose/>", "").split())
+    text = text.replace("NoExtensionBias", "no token of the vocabulary may come next")
     return InvalidArgumentError(f"constraint: it cannot be followed further: {text[:300]}")
 
 

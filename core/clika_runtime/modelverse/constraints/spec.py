@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clika_runtime.errors import InvalidArgumentError
+from clika_runtime.errors import InvalidArgumentError, told
 
 __all__ = ["ConstraintSpec"]
 
@@ -88,7 +88,7 @@ class ConstraintSpec:
         for text in texts:
             if not isinstance(text, str) or not text:
                 raise InvalidArgumentError(
-                    f"constraint: a choice takes texts that are not empty, got {text!r:.80}"
+                    f"constraint: a choice takes texts that are not empty, got {told(text)}"
                 )
         return cls("choice", _json(texts))
 
@@ -133,7 +133,7 @@ class ConstraintSpec:
         if not isinstance(kind, str) or kind not in makers:
             raise InvalidArgumentError(
                 f"response_format: the types are text, json_object, {', '.join(makers)}, got "
-                f"{value!r:.80}"
+                f"{told(value)}"
             )
         if value.get(kind) is None:
             raise InvalidArgumentError(f"response_format: type {kind!r} needs a member {kind!r}")

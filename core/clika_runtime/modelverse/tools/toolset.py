@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from clika_runtime.errors import InvalidArgumentError
+from clika_runtime.errors import InvalidArgumentError, told
 
 __all__ = ["Tool", "chosen_tools", "read_tools"]
 
@@ -85,7 +85,7 @@ def _read_tool(item: Any, where: str) -> Tool:
         raise InvalidArgumentError(f"{where}: an object is expected, got {type(item).__name__}")
     name, parameters = inner.get("name"), inner.get("parameters")
     if not isinstance(name, str) or not 0 < len(name) <= 256 or not name.isprintable():
-        raise InvalidArgumentError(f"{where}: the tool needs a name, got {name!r:.80}")
+        raise InvalidArgumentError(f"{where}: the tool needs a name, got {told(name)}")
     if parameters is None:
         parameters = {"type": "object", "properties": {}}
     if not isinstance(parameters, Mapping):
@@ -107,6 +107,6 @@ def chosen_tools(tools: Any, choice: str) -> tuple[Tool, ...]:
         if tool.name == choice:
             return (tool,)
     raise InvalidArgumentError(
-        f"tool_choice: {choice!r:.80} is not offered; the tools are "
+        f"tool_choice: {told(choice)} is not offered; the tools are "
         f"{', '.join(tool.name for tool in offered)[:300]}"
     )
