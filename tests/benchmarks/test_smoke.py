@@ -126,6 +126,20 @@ def test_dense(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     ]
 
 
+def test_constrained_decode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks import constrained_decode
+    from tests.unit.modelverse.models import write_model
+
+    write_model(tmp_path / "model", max_position_embeddings=1024)
+    path = tmp_path / "rows.json"
+    words = ("--batch", "2", "--rounds", "1", "--steps", "3", "--json", str(path))
+    monkeypatch.setattr(sys, "argv", ["constrained_decode", str(tmp_path / "model"), *words])
+    assert constrained_decode.main() in (0, 1)  # 1: a target missed
+    rows = json.loads(path.read_text())["rows"]
+    assert [row["constraint"] for row in rows] == list(constrained_decode.KINDS)
+    assert all(row["free_ms"] > 0 and row["constrained_ms"] > 0 for row in rows)
+
+
 @pytest.mark.parametrize("kind", BLOCK_TYPES)
 def test_random_blocks_are_weights(kind: str) -> None:
     """Their deviation is that of trained weights' scale: a uniform code gives it within 5 %."""
