@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import RESULTS, SCHEMA
+from scripts.generated import keep_current
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 ORDER = (
@@ -123,16 +124,5 @@ def _ceiling(ceiling: Mapping[str, Any] | None) -> str:
     return f"{told}; ≥ {ceiling['target']:g} %{'' if ceiling['met'] else ' **missed**'}"
 
 
-def main(words: list[str]) -> int:
-    text = page()
-    if words == ["--check"]:
-        current = PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text
-        if not current:
-            print(f"{PAGE} is not current; run python -m benchmarks.tables")
-        return 0 if current else 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(keep_current(PAGE, page(), "python -m benchmarks.tables", sys.argv[1:]))

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from generated import keep_current
+
 from clika_runtime.modelverse import catalog
 from clika_runtime.modelverse.cli import ROOT_VERBS, arguments
 
@@ -89,16 +91,5 @@ def _sentence(text: str) -> str:
     return text[0].upper() + text[1:] + "."
 
 
-def main(words: list[str]) -> int:
-    text = page()
-    if words == ["--check"]:
-        current = PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text
-        if not current:
-            print(f"{PAGE} is not current; run scripts/generate_command_line.py")
-        return 0 if current else 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(keep_current(PAGE, page(), "scripts/generate_command_line.py", sys.argv[1:]))

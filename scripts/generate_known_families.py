@@ -12,6 +12,8 @@ import re
 import sys
 from pathlib import Path
 
+from generated import keep_current
+
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "core" / "clika_runtime" / "_known_families.py"
 GROUP = "clika_runtime.families"
@@ -75,16 +77,5 @@ def _tuple(words: tuple[str, ...]) -> str:
     return "(\n" + "".join(f"            {_text(word)},\n" for word in words) + "        )"
 
 
-def main(arguments: list[str]) -> int:
-    text = generated()
-    if arguments == ["--check"]:
-        current = TARGET.is_file() and TARGET.read_text(encoding="utf-8") == text
-        if not current:
-            print(f"{TARGET} is not current; run scripts/generate_known_families.py")
-        return 0 if current else 1
-    TARGET.write_text(text, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(keep_current(TARGET, generated(), "scripts/generate_known_families.py", sys.argv[1:]))
