@@ -56,10 +56,10 @@ BASE = 74 * MIB
 #: Bytes that a token of the vocabulary costs: an entry of either hash table of the library with its
 #: text, and our tables of spellings; of a SentencePiece model also those of its own algorithms.
 #: Measured over vocabularies of 49,152 to 262,144 tokens.
-TOKEN_BYTES = 500
-PIECE_BYTES = 560
+TOKEN_BYTES = 400
+PIECE_BYTES = 520
 #: Bytes of a merge while a byte-pair tokenizer is built: the merges as texts, pairs and table.
-MERGE_BYTES = 270
+MERGE_BYTES = 460
 #: The rows of a packed matrix are interleaved in groups of at most this many.
 ROW_GROUP = 16
 #: Weights stand on huge pages, the last of which may be partly unused; small weights share regions.
