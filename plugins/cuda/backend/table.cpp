@@ -9,6 +9,14 @@ namespace clika_cuda {
 // One per file of kernels/.
 void add_copy(Registry& registry);
 void add_elementwise(Registry& registry);
+void add_embedding(Registry& registry);
+void add_factory(Registry& registry);
+void add_indexing(Registry& registry);
+void add_matmul(Registry& registry);
+void add_normalization(Registry& registry);
+void add_reductions(Registry& registry);
+void add_rotary(Registry& registry);
+void add_softmax(Registry& registry);
 void add_where(Registry& registry);
 
 template <class A, class B>
@@ -26,6 +34,14 @@ const Registry& registry() {
     auto* made = new Registry();
     add_copy(*made);
     add_elementwise(*made);
+    add_embedding(*made);
+    add_factory(*made);
+    add_indexing(*made);
+    add_matmul(*made);
+    add_normalization(*made);
+    add_reductions(*made);
+    add_rotary(*made);
+    add_softmax(*made);
     add_where(*made);
     return made;
   }();

@@ -167,6 +167,13 @@ inline float __double2float_rz(double x) {
 }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline double __dmul_rn(double a, double b) { return a * b; }
+inline double __dadd_rn(double a, double b) { return a + b; }
+template <class T>
+inline T atomicMax(T* to, T with) {
+  const T was = *to;
+  if (with > was) *to = with;
+  return was;
+}
 inline float __fdividef(float a, float b) { return a / b; }
 inline void __threadfence_system() {}
 inline uint32_t atomicCAS(uint32_t* to, uint32_t old, uint32_t with) {

@@ -72,6 +72,8 @@ struct Reduction {
   i64 kept_shape[kMaxRank], kept_strides[kMaxRank];
   i64 gone_shape[kMaxRank], gone_strides[kMaxRank];
   i64 results, n;
+  void* parts;  // of results that several blocks fold: `splits` states each
+  i64 splits;
   double f;
   int kept_rank, gone_rank;
   int in_dtype, out_dtype;
@@ -134,8 +136,20 @@ struct Picked {
   void* other;     // the result, or the values
   i64 shape[kMaxRank], picked_strides[kMaxRank], other_strides[kMaxRank];
   i64 n;
+  i64* winners;    // of a write: which element of `other` each place gets, so that equal indices have one outcome
+  i64 positions;   // places of the index tensors together
+  i64 position_strides[kMaxRank];  // over the result's dims
   Reporter reporter;
-  int rank, count, bytes;
+  int rank, count, bytes, dtype;
+};
+
+// start + i * step.
+struct Sequence {
+  void* out;
+  i64 n;
+  double start, step;
+  i64 whole_start, whole_step;
+  int dtype;
 };
 
 // Pairs of a head's values turned by angles.

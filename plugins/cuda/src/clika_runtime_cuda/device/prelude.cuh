@@ -144,9 +144,9 @@ template <class T>
 CLIKA_INLINE T shuffle_xor(T x, int mask) {
   static_assert(sizeof(T) % 4 == 0, "whole words");
   u32 words[sizeof(T) / 4];
-  __builtin_memcpy(words, &x, sizeof(T));
+  memcpy(words, &x, sizeof(T));
   for (u32& word : words) word = __shfl_xor_sync(0xffffffffu, word, mask);
-  __builtin_memcpy(&x, words, sizeof(T));
+  memcpy(&x, words, sizeof(T));
   return x;
 }
 
