@@ -57,6 +57,12 @@ std::vector<ProgramText> programs() {
   return found;
 }
 
+std::vector<std::string> operators() {
+  std::set<std::string> names;
+  for (const clika_kernel& kernel : registry().entries) names.insert(kernel.op);
+  return {names.begin(), names.end()};
+}
+
 namespace {
 
 Queue* queue_of(clika_stream stream, int32_t device) {

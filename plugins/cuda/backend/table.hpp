@@ -15,5 +15,7 @@ struct ProgramText {
   std::string source, defines;
 };
 std::vector<ProgramText> programs();
+// The operators of the table, each once.
+std::vector<std::string> operators();
 
 }  // namespace clika_cuda

@@ -43,8 +43,7 @@ constexpr size_t kCount = sizeof(kOperators) / sizeof(kOperators[0]);
 
 // The programs of an operator, per compute type that its dtypes need.
 struct Programs {
-  Program* small[4] = {};
-  Program* large[4] = {};
+  Program* strided[4] = {};
   Program* flat[3] = {};  // float32, bfloat16, float16
 };
 Programs all_programs[kCount];
@@ -139,6 +138,25 @@ struct Channels {
   }
 };
 
+// The kernel counts in 32 bits: more elements are halves of the largest dim.
+int32_t launch_strided(const clika_call* call, const char* op, Program* program, const Elementwise& e) {
+  if (e.n < INT64_C(1) << 31) return launch(call, op, program, {blocks_for(call, e.n, 256)}, 256, &e);
+  const auto largest = std::max_element(e.shape, e.shape + e.rank) - e.shape;
+  const int64_t first = e.shape[largest] / 2;
+  Elementwise half = e;
+  half.shape[largest] = first;
+  half.n = e.n / e.shape[largest] * first;
+  if (const int32_t status = launch_strided(call, op, program, half)) return status;
+  half.shape[largest] = e.shape[largest] - first;
+  half.n = e.n - half.n;
+  half.out = static_cast<char*>(e.out) + first * e.out_strides[largest] * size_of(e.out_dtype);
+  for (clika_device::Operand& in : half.in) {
+    if (in.is_number != 0 || in.data == nullptr) continue;
+    in.data = static_cast<const char*>(in.data) + first * in.strides[largest] * size_of(in.dtype);
+  }
+  return launch_strided(call, op, program, half);
+}
+
 int32_t launch_over(const clika_call* call, size_t index, const clika_value* const* operands, int count) {
   const Declared& op = kOperators[index];
   Elementwise e = elementwise_of(operands, count, call->outputs[0]);
@@ -148,9 +166,7 @@ int32_t launch_over(const clika_call* call, size_t index, const clika_value* con
   const Programs& programs = all_programs[index];
   const int flat = flat_kernel(e, count);
   if (flat >= 0) return launch(call, op.name, programs.flat[flat], {blocks_for(call, e.n, 1024)}, 256, &e);
-  const Compute compute = compute_of(operands[0]->dtype);
-  Program* program = e.n < INT64_C(1) << 31 ? programs.small[compute] : programs.large[compute];
-  return launch(call, op.name, program, {blocks_for(call, e.n, 256)}, 256, &e);
+  return launch_strided(call, op.name, programs.strided[compute_of(operands[0]->dtype)], e);
 }
 
 template <size_t I>
@@ -192,8 +208,7 @@ void add_one(Registry& registry) {
     const bool flat = c == kFloat && op.result == SAME;
     const std::string defines = std::string("CLIKA_OP=op_") + op.name + " CLIKA_C=" + kComputeNames[c] +
                                 (flat ? " CLIKA_FLAT=1" : "");
-    all_programs[I].small[c] = registry.program("elementwise", defines, "strided_small");
-    all_programs[I].large[c] = registry.program("elementwise", defines, "strided_large");
+    all_programs[I].strided[c] = registry.program("elementwise", defines, "strided");
     if (!flat) continue;
     all_programs[I].flat[0] = registry.program("elementwise", defines, "flat_float32");
     all_programs[I].flat[1] = registry.program("elementwise", defines, "flat_bfloat16");

@@ -19,6 +19,11 @@ import pytest
 
 HERE = Path(__file__).parent
 FAKE = HERE / "fake"
+LIBRARIES = {
+    "libfakecuda.so": "driver.cpp",
+    "libfakenvrtc.so": "nvrtc.cpp",
+    "libfakecublaslt.so": "cublaslt.cpp",
+}
 START = """
 import ctypes, json, os
 from clika_runtime import plugins
@@ -53,7 +58,7 @@ def build(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for name, source in (("libfakecuda.so", "driver.cpp"), ("libfakenvrtc.so", "nvrtc.cpp")):
+        for name, source in LIBRARIES.items():
             if not (folder / name).exists():
                 command = [compiler, "-std=c++17", "-O1", "-fPIC", "-shared", str(FAKE / source)]
                 subprocess.run([*command, "-o", str(folder / name), "-ldl"], check=True)
@@ -69,6 +74,7 @@ class Machine:
             **os.environ,
             "CLIKA_RT_CUDA_DRIVER": str(self.folder / "libfakecuda.so"),
             "CLIKA_RT_CUDA_NVRTC": str(self.folder / "libfakenvrtc.so"),
+            "CLIKA_RT_CUDA_CUBLASLT": str(self.folder / "libfakecublaslt.so"),
             "CLIKA_RT_CUDA_CACHE": str(self.cache),
             "FAKE_CUDA_EMULATION": str(FAKE / "emulation.hpp"),
             "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),

@@ -203,8 +203,8 @@ same = y.data_ptr() == x.data_ptr()
 address = x.data_ptr()
 del x, sender.tensor
 answer = [same, y.tolist(), str(y.device), sender.asked[0]["stream"] == handle,
-          list(y.__dlpack_device__()), said(y.__dlpack__, stream=0)[1], type(y.__dlpack__(stream=1)).__name__,
-          type(y.__dlpack__(stream=-1)).__name__]
+          list(y.__dlpack_device__()), said(y.__dlpack__, stream=0)[1],
+          *(type(y.__dlpack__(stream=number)).__name__ for number in (1, -1))]
 y.add_(1)
 answer.append(y.tolist())
 """)

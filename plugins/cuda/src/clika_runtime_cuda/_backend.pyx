@@ -44,6 +44,7 @@ cdef extern from "table.hpp" namespace "clika_cuda" nogil:
         string source
         string defines
     vector[ProgramText] c_programs "clika_cuda::programs"()
+    vector[string] c_operators "clika_cuda::operators"()
     const clika_backend* backend_table()
 
 
@@ -79,6 +80,12 @@ def backend():
 def programs():
     """(source, definitions) of everything that is compiled for a device."""
     return [(one.source.decode(), one.defines.decode()) for one in c_programs()]
+
+
+def operators():
+    """The operators that have kernels here."""
+    cdef vector[string] names = c_operators()
+    return [name.decode() for name in names]
 
 
 def compile(str source, str defines, str arch):

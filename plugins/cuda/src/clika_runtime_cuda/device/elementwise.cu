@@ -63,29 +63,25 @@ CLIKA_INLINE Numbers numbers_of(const Elementwise& e) {
   return k;
 }
 
-// Any dtypes and strides. I: u32 where it counts all elements.
-template <class I>
-CLIKA_INLINE void strided(const Elementwise& e) {
+// Any dtypes and strides; fewer than 2^31 elements.
+extern "C" __global__ void strided(const __grid_constant__ Elementwise e) {
   const Numbers k = numbers_of(e);
-  const I step = static_cast<I>(gridDim.x) * blockDim.x;
-  for (I at = static_cast<I>(blockIdx.x) * blockDim.x + threadIdx.x; at < static_cast<I>(e.n); at += step) {
+  const u32 n = static_cast<u32>(e.n), step = gridDim.x * blockDim.x;
+  for (u32 at = blockIdx.x * blockDim.x + threadIdx.x; at < n; at += step) {
     Compute x[3] = {};
     for (int j = 0; j < Op::operands; ++j) {
       const Operand& in = e.in[j];
       if (in.is_number != 0) {
         x[j] = load<Compute>(&in.number, in.dtype);
       } else if (in.data != nullptr) {
-        const i64 offset = offset_of<I>(at, e.rank, e.shape, in.strides);
+        const i64 offset = offset_of<u32>(at, e.rank, e.shape, in.strides);
         x[j] = load<Compute>(static_cast<const char*>(in.data) + offset * bytes_of(in.dtype), in.dtype);
       }
     }
-    const i64 offset = offset_of<I>(at, e.rank, e.shape, e.out_strides);
+    const i64 offset = offset_of<u32>(at, e.rank, e.shape, e.out_strides);
     store(static_cast<char*>(e.out) + offset * bytes_of(e.out_dtype), e.out_dtype, Op::apply(x[0], x[1], x[2], k));
-    if (at + step < at) break;  // past the last one that I counts
   }
 }
-extern "C" __global__ void strided_small(const __grid_constant__ Elementwise e) { strided<u32>(e); }
-extern "C" __global__ void strided_large(const __grid_constant__ Elementwise e) { strided<u64>(e); }
 
 #if defined(CLIKA_FLAT)
 // Operands in one piece and of one dtype, or numbers: 16 bytes at a time.
