@@ -28,7 +28,7 @@ def difference(case: Any) -> float:
         finite = np.isfinite(x) & np.isfinite(y)
         if finite.any():
             scale = max(float(np.abs(y[finite]).max()), 1e-30)
-            worst = max(worst, float(np.abs(x - y)[finite].max()) / scale)
+            worst = max(worst, float(np.abs(x[finite] - y[finite]).max()) / scale)
     return worst
 
 
