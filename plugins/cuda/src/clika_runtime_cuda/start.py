@@ -10,6 +10,7 @@ The driver comes with the machine; the compiler of the kernels (NVRTC) and the m
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import sys
@@ -79,16 +80,15 @@ def cache_folder() -> Path:
 
 
 def _configure() -> Any:
-    from . import _backend
-
-    _backend.configure(
+    native: Any = importlib.import_module("clika_runtime_cuda._backend")
+    native.configure(
         libraries("driver"),
         libraries("nvrtc"),
         libraries("cublaslt"),
         str(DEVICE_SOURCES),
         str(cache_folder()),
     )
-    return _backend
+    return native
 
 
 def probe() -> str | None:
