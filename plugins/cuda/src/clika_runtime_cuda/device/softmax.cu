@@ -27,5 +27,5 @@ CLIKA_INLINE void line(const Lines& l) {
     store(out + i * l.out_step * out_bytes, l.out_dtype, kLog ? x - log_sum : exp(x) / sum);
   }
 }
-extern "C" __global__ void softmax_lines(const __grid_constant__ Lines l) { line<false>(l); }
-extern "C" __global__ void log_softmax_lines(const __grid_constant__ Lines l) { line<true>(l); }
+extern "C" __global__ void __launch_bounds__(1024) softmax_lines(const __grid_constant__ Lines l) { line<false>(l); }
+extern "C" __global__ void __launch_bounds__(1024) log_softmax_lines(const __grid_constant__ Lines l) { line<true>(l); }
