@@ -21,16 +21,19 @@ REPORT: dict[str, Any] = {"operators": {}, "figures": {}}
 
 
 def _register() -> None:
-    """From a checkout the backend is not installed: its declaration is added for this process."""
-    if any(entry.name == "cuda" for entry in plugins.entries("clika_runtime.backends")):
-        return
-    source = ROOT / "plugins" / "cuda" / "src"
-    if str(source) not in sys.path:
-        sys.path.append(str(source))
-    entry = plugins.Entry(
-        "clika_runtime.backends", "cuda", "clika_runtime_cuda.plugin", "clika-runtime-cuda", "0.1.0"
-    )
-    plugins._registry = plugins.Registry(installed=[*plugins.entries(), entry])
+    """In a checkout nothing is installed: what is missing is added for this process."""
+    known = {entry.name for entry in plugins.entries("clika_runtime.backends")}
+    added = []
+    for name in ("cpu", "cuda"):
+        if name in known:
+            continue
+        source = ROOT / "plugins" / name / "src"
+        if str(source) not in sys.path:
+            sys.path.append(str(source))
+        module, distribution = f"clika_runtime_{name}.plugin", f"clika-runtime-{name}"
+        added.append(plugins.Entry("clika_runtime.backends", name, module, distribution, "0.1.0"))
+    if added:
+        plugins._registry = plugins.Registry(installed=[*plugins.entries(), *added])
 
 
 def _reason() -> str | None:
