@@ -28,6 +28,7 @@ from urllib.parse import unquote, urlparse
 ROOT = Path(__file__).resolve().parents[1]
 HEADER = "clika_runtime/plugin.h"
 TARGET = "clika-runtime[families]"
+ADDED = ("clika-runtime-cuda",)  # its libraries, hundreds of megabytes, stay away
 FAMILIES = sorted(path.parent.name for path in ROOT.glob("families/*/pyproject.toml"))
 
 SMOKE = """
@@ -37,12 +38,14 @@ from clika_runtime import plugins
 
 home = pathlib.Path(sys.prefix).resolve()
 families = FAMILIES
-for module in ("clika_runtime", "clika_runtime_cpu", *(f"clika_family_{f}" for f in families)):
+ours = ["clika_runtime", "clika_runtime_cpu", "clika_runtime_cuda"]
+for module in (*ours, *(f"clika_family_{f}" for f in families)):
     where = pathlib.Path(__import__(module).__file__).resolve()
     assert home in where.parents, f"{module} was imported from {where}"
 assert pathlib.Path(crt.get_include(), "clika_runtime", "plugin.h").is_file()
 assert not plugins.broken(), plugins.broken()
-assert "cpu" in plugins.backends(), plugins.backends()
+assert {"cpu", "cuda"} <= set(plugins.backends()), plugins.backends()
+assert crt.is_available("cuda") or plugins.probe("cuda")
 assert set(plugins.families()) == set(families), plugins.families()
 for name in families:
     plugins.load(plugins.families()[name])
@@ -180,7 +183,7 @@ def main() -> int:
     run(*pip, *third_party(wheels), cwd=work)
     say(f"install {TARGET} from {len(wheels)} wheels, without an index")
     report = work / "report.json"
-    run(*pip, "--no-index", "--find-links", dist, "--report", report, TARGET, cwd=work)
+    run(*pip, "--no-index", "--find-links", dist, "--report", report, TARGET, *ADDED, cwd=work)
     check_report(report, dist)
     run(python, "-m", "pip", "check", cwd=work)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ._known_families import ROWS
 
-__all__ = ["BACKENDS", "FAMILIES", "KnownFamily", "distributions", "find_family"]
+__all__ = ["BACKENDS", "EXTRAS", "FAMILIES", "KnownFamily", "distributions", "find_family"]
 
 
 class KnownFamily(NamedTuple):
@@ -25,7 +25,10 @@ class KnownFamily(NamedTuple):
 
 
 #: Device kind -> distribution.
-BACKENDS: dict[str, str] = {"cpu": "clika-runtime-cpu"}
+BACKENDS: dict[str, str] = {"cpu": "clika-runtime-cpu", "cuda": "clika-runtime-cuda"}
+
+#: Device kind -> what to install where the distribution alone is not enough.
+EXTRAS: dict[str, str] = {"cuda": "'clika-runtime[cuda]'"}
 
 #: Family -> where it is and what it recognizes.
 FAMILIES: dict[str, KnownFamily] = {name: KnownFamily(*row) for name, row in ROWS.items()}

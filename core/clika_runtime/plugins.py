@@ -918,7 +918,7 @@ def backend_for(kind: str) -> Row:
     if distribution:
         raise InternalError(
             f"The {kind} backend could not load: not installed. Install it with: "
-            f"pip install {distribution}",
+            f"pip install {_known.EXTRAS.get(kind, distribution)}",
             "BACKEND_NOT_LOADED",
         )
     installed = ", ".join(device_kinds()) or "none"

@@ -362,7 +362,7 @@ void device_release(int32_t device, void* data, size_t bytes, clika_stream) {
 
 TEST(allocator_of_a_device) {
   {
-    std::unique_ptr<Allocator> pool = make_pooled_allocator(device_allocate, device_release, 3);
+    std::unique_ptr<Allocator> pool = make_pooled_allocator(device_allocate, device_release, nullptr, 3);
     void* first = pool->allocate(400 << 10);
     void* second = pool->allocate(400 << 10);
     CHECK(first != nullptr && second != nullptr);

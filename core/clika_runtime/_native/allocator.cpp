@@ -126,6 +126,7 @@ void host_release(int32_t, void* data, size_t bytes, clika_stream) {
 // ---------------------------------------------------------------- the pool
 using RawAllocate = void* (*)(int32_t, size_t, clika_stream);
 using RawRelease = void (*)(int32_t, void*, size_t, clika_stream);
+using RawTrim = void (*)(int32_t);
 
 // One size of idle blocks. The list stands beside the blocks, which may be memory of a device.
 struct FreeList {
@@ -137,7 +138,7 @@ struct FreeList {
 
 class PooledAllocator final : public Allocator {
  public:
-  PooledAllocator(RawAllocate raw_allocate, RawRelease raw_release, int32_t device, bool host);
+  PooledAllocator(RawAllocate raw_allocate, RawRelease raw_release, RawTrim raw_trim, int32_t device, bool host);
   ~PooledAllocator() override;
   void* allocate(size_t nbytes) override;
   void release(void* data, size_t nbytes) noexcept override;
@@ -159,6 +160,7 @@ class PooledAllocator final : public Allocator {
 
   const RawAllocate raw_allocate_;
   const RawRelease raw_release_;
+  const RawTrim raw_trim_;
   const int32_t device_;
   const bool host_;
   mutable FreeList small_[kSmallClasses];
@@ -174,8 +176,9 @@ class PooledAllocator final : public Allocator {
 SpinLock registry_lock;
 PooledAllocator* registry = nullptr;
 
-PooledAllocator::PooledAllocator(RawAllocate raw_allocate, RawRelease raw_release, int32_t device, bool host)
-    : raw_allocate_(raw_allocate), raw_release_(raw_release), device_(device), host_(host) {
+PooledAllocator::PooledAllocator(RawAllocate raw_allocate, RawRelease raw_release, RawTrim raw_trim, int32_t device,
+                                 bool host)
+    : raw_allocate_(raw_allocate), raw_release_(raw_release), raw_trim_(raw_trim), device_(device), host_(host) {
   registry_lock.lock();
   next_allocator = registry;
   registry = this;
@@ -348,6 +351,7 @@ size_t PooledAllocator::trim() noexcept {
   large_idle_ = 0;
   large_lock_.unlock();
   for (const auto& entry : large) give_back(entry.second, entry.first);
+  if (raw_trim_ != nullptr) raw_trim_(device_);
   return freed;
 }
 
@@ -396,14 +400,14 @@ void detail::unlock_allocators() noexcept {
 
 Allocator& host_allocator() {
   // Never destroyed: blocks may outlive every other static.
-  static PooledAllocator* allocator = new PooledAllocator(host_allocate, host_release, 0, true);
+  static PooledAllocator* allocator = new PooledAllocator(host_allocate, host_release, nullptr, 0, true);
   return *allocator;
 }
 
 std::unique_ptr<Allocator> make_pooled_allocator(void* (*raw_allocate)(int32_t, size_t, clika_stream),
                                                  void (*raw_release)(int32_t, void*, size_t, clika_stream),
-                                                 int32_t device) {
-  return std::make_unique<PooledAllocator>(raw_allocate, raw_release, device, false);
+                                                 void (*raw_trim)(int32_t), int32_t device) {
+  return std::make_unique<PooledAllocator>(raw_allocate, raw_release, raw_trim, device, false);
 }
 
 }  // namespace clika

@@ -115,9 +115,22 @@ void core_log(int32_t level, const char* message) {
   std::fprintf(stderr, "[ClikaRT] [%s] %s\n", names[level < 0 ? 0 : level > 3 ? 3 : level], message);
 }
 
+void* core_device_scratch(const clika_call* call, size_t bytes) {
+  CallContext* context = context_of(call);
+  if (bytes == 0) bytes = 1;
+  void* data = device_allocator(context->device).allocate(bytes);
+  if (data == nullptr) {
+    if (!context->error) context->error = out_of_memory("scratch", static_cast<int64_t>(bytes), context->device);
+    return nullptr;
+  }
+  context->scratch.emplace_back(data, bytes);
+  return data;
+}
+
 const clika_core kCore = {sizeof(clika_core),   CLIKA_PLUGIN_ABI,     core_parallel_for,
                           core_num_threads,     core_scratch,         core_allocate_output,
-                          core_set_error,       core_cancelled,       core_log};
+                          core_set_error,       core_cancelled,       core_log,
+                          core_device_scratch};
 
 bool admits(const clika_kernel& kernel, size_t slot, const clika_value& value) {
   const size_t i = slot < 7 ? slot : 7;
@@ -142,8 +155,9 @@ bool admits(const clika_kernel& kernel, size_t slot, const clika_value& value) {
 Allocator& Backend::allocator(int32_t index) {
   if (table == nullptr || table->allocate == nullptr) return host_allocator();
   std::lock_guard<std::mutex> lock(registry_mutex);
+  const bool trims = has(offsetof(clika_backend, trim), &clika_backend::trim);
   while (static_cast<int32_t>(allocators.size()) <= index) {
-    allocators.push_back(make_pooled_allocator(table->allocate, table->release,
+    allocators.push_back(make_pooled_allocator(table->allocate, table->release, trims ? table->trim : nullptr,
                                                static_cast<int32_t>(allocators.size())));
   }
   return *allocators[index];
@@ -171,6 +185,13 @@ int32_t register_backend(const std::string& name, const clika_backend* table, st
     }
     if ((table->n_kernels != 0 && table->kernels == nullptr) || table->kernel_size < sizeof(clika_kernel)) {
       *why = "backend '" + name + "' gives no valid kernel table";
+      return -1;
+    }
+    Backend given;
+    given.table = table;
+    if (given.on_device() && (table->allocate == nullptr || table->release == nullptr || table->copy == nullptr ||
+                              table->stream_synchronize == nullptr)) {
+      *why = "backend '" + name + "' has a default_stream and lacks one of allocate, release, copy, stream_synchronize";
       return -1;
     }
   }
@@ -226,6 +247,95 @@ Backend* backend_by_name(const std::string& name) noexcept {
 Allocator& device_allocator(int32_t device) {
   Backend* backend = backend_by_id(device_backend(device));
   return backend == nullptr ? host_allocator() : backend->allocator(device_index(device));
+}
+
+// ---------------------------------------------------------------- device backends
+Backend* device_backend_of(int32_t device) noexcept {
+  if (device < 256) return nullptr;
+  Backend* backend = backend_by_id(device_backend(device));
+  return backend != nullptr && backend->on_device() ? backend : nullptr;
+}
+
+ErrorPtr Backend::failure(int32_t status, const char* operation) const {
+  char code[64] = "", message[4096] = "";
+  if (has(offsetof(clika_backend, failure), &clika_backend::failure)) {
+    const int32_t known = table->failure(code, sizeof(code), message, sizeof(message));
+    if (known != CLIKA_OK) status = known;
+  }
+  if (message[0] == '\0') {
+    return make_error(status == CLIKA_OK ? CLIKA_INTERNAL : status, "INTERNAL",
+                      std::string(operation) + ": backend '" + name + "' failed with status " + std::to_string(status));
+  }
+  return make_error(status, code, message);
+}
+
+clika_stream device_stream(int32_t device, ErrorPtr* error) {
+  Backend* backend = device_backend_of(device);
+  clika_stream stream = backend->table->default_stream(device_index(device));
+  if (stream == nullptr) *error = backend->failure(CLIKA_INTERNAL, "stream");
+  return stream;
+}
+
+ErrorPtr synchronize_device(int32_t device) {
+  Backend* backend = device_backend_of(device);
+  if (backend == nullptr) return nullptr;
+  ErrorPtr error;
+  clika_stream stream = device_stream(device, &error);
+  if (stream == nullptr) return error;
+  const int32_t status = backend->table->stream_synchronize(stream);
+  return status == CLIKA_OK ? nullptr : backend->failure(status, "synchronize");
+}
+
+namespace {
+ErrorPtr copy_bytes(int32_t device, void* to, const void* from, size_t bytes, int32_t kind) {
+  if (bytes == 0) return nullptr;
+  Backend* backend = device_backend_of(device);
+  if (backend == nullptr) {
+    std::memcpy(to, from, bytes);
+    return nullptr;
+  }
+  const int32_t status = backend->table->copy(device_index(device), to, from, bytes, kind, nullptr);
+  return status == CLIKA_OK ? nullptr : backend->failure(status, "copy");
+}
+}  // namespace
+ErrorPtr copy_in(int32_t device, void* to, const void* from, size_t bytes) {
+  return copy_bytes(device, to, from, bytes, 0);
+}
+ErrorPtr copy_out(int32_t device, void* to, const void* from, size_t bytes) {
+  return copy_bytes(device, to, from, bytes, 1);
+}
+ErrorPtr copy_within(int32_t device, void* to, const void* from, size_t bytes) {
+  return copy_bytes(device, to, from, bytes, 2);
+}
+
+std::string device_text(int32_t device) {
+  if (device < 256) return device < 0 ? "meta" : "cpu";
+  const Backend* backend = backend_by_id(device_backend(device));
+  return (backend == nullptr ? "?" : backend->name) + ":" + std::to_string(device_index(device));
+}
+
+ErrorPtr out_of_memory(const std::string& operation, int64_t bytes, int32_t device) {
+  const std::string prefix = operation.empty() ? "" : operation + ": ";
+  const Backend* backend = device_backend_of(device);
+  if (backend != nullptr) {
+    // A device that cannot be used has no memory to give either: that is the reason then.
+    ErrorPtr unusable;
+    int64_t free = 0, total = 0;
+    if (device_stream(device, &unusable) == nullptr) return unusable;
+    if (backend->table->memory_info != nullptr) {
+      const int32_t status = backend->table->memory_info(device_index(device), &free, &total);
+      if (status != CLIKA_OK) return backend->failure(status, operation.empty() ? "allocate" : operation.c_str());
+    }
+    const MemoryStats held = device_allocator(device).stats();
+    return make_error(CLIKA_INTERNAL, "OUT_OF_MEMORY",
+                      prefix + "cannot allocate " + std::to_string(bytes) + " bytes on " + device_text(device) + ": " +
+                          std::to_string(free) + " of " + std::to_string(total) + " bytes are free, tensors of this process hold " +
+                          std::to_string(held.active_bytes) + " and its pool " + std::to_string(held.cached_bytes) +
+                          "; drop tensors, or use a smaller batch or a shorter context");
+  }
+  return make_error(CLIKA_INTERNAL, "OUT_OF_MEMORY",
+                    prefix + "cannot allocate " + std::to_string(bytes) + " bytes on " + device_text(device) +
+                        "; free tensors that are no longer needed or use a smaller batch");
 }
 
 const clika_kernel* choose_kernel(const Backend& backend, const std::string& op, const clika_value* inputs,
@@ -295,17 +405,27 @@ ErrorPtr run_kernel(const clika_kernel& kernel, clika_call& call, CallContext& c
   call.context = &context;
   call.workspace = nullptr;
   call.workspace_bytes = 0;
+  call.device = static_cast<uint32_t>(device_index(context.device));
+  Backend* const device = device_backend_of(context.device);
   const Scratch::Mark mark = scratch.mark();
   int32_t status = CLIKA_OK;
-  if (kernel.workspace != nullptr) {
+  if (device != nullptr) {
+    call.stream = device_stream(context.device, &context.error);
+    if (call.stream == nullptr) status = CLIKA_INTERNAL;
+  }
+  if (status == CLIKA_OK && kernel.workspace != nullptr) {
     call.workspace_bytes = kernel.workspace(&call);
     if (call.workspace_bytes != 0) {
-      call.workspace = core_scratch(&call, call.workspace_bytes);
+      call.workspace = device == nullptr ? core_scratch(&call, call.workspace_bytes)
+                                         : core_device_scratch(&call, call.workspace_bytes);
       if (call.workspace == nullptr) status = CLIKA_UNAVAILABLE;
     }
   }
   if (status == CLIKA_OK) status = kernel.run(&call);
   scratch.reset(mark);
+  // What is on the stream comes before whatever gets this memory next.
+  for (const auto& [data, bytes] : context.scratch) device_allocator(context.device).release(data, bytes);
+  context.scratch.clear();
   if (ErrorPtr thrown = Pool::take_failure(); thrown && !context.error) context.error = thrown;
   if (status != CLIKA_OK && !context.error) {
     context.error = make_error(CLIKA_INTERNAL, "INTERNAL",

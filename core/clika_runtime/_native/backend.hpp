@@ -1,9 +1,11 @@
 // Registered backends: kernel tables, kernel choice, device memory, and the table the core gives to kernels.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "clika_runtime/plugin.h"
@@ -25,7 +27,30 @@ struct Backend {
   std::vector<std::unique_ptr<Allocator>> allocators;  // own memory only, one per device
 
   Allocator& allocator(int32_t index);
+  // Whether the host cannot address its memory and its calls ride on streams (see clika_backend).
+  bool on_device() const noexcept { return has(offsetof(clika_backend, default_stream), &clika_backend::default_stream); }
+  // Whether the table reaches to a member and has it.
+  template <class Member>
+  bool has(size_t offset, Member clika_backend::*member) const noexcept {
+    return table != nullptr && table->size >= offset + sizeof(Member) && table->*member != nullptr;
+  }
+  // Why the last call of its table failed on this thread.
+  ErrorPtr failure(int32_t status, const char* operation) const;
 };
+
+// The device backend behind a device; null: the host addresses its memory.
+Backend* device_backend_of(int32_t device) noexcept;
+// The stream of a device backend that calls ride on; null and `error` where the device cannot be used.
+clika_stream device_stream(int32_t device, ErrorPtr* error);
+// Waits for everything on the device's stream; nothing to do for the host.
+ErrorPtr synchronize_device(int32_t device);
+// Bytes between the host's memory and a device, or within a device, in order with the calls on it.
+ErrorPtr copy_in(int32_t device, void* to, const void* from, size_t bytes);
+ErrorPtr copy_out(int32_t device, void* to, const void* from, size_t bytes);
+ErrorPtr copy_within(int32_t device, void* to, const void* from, size_t bytes);
+// "no memory for N bytes on cuda:0 ..." with what the device and its pool hold.
+ErrorPtr out_of_memory(const std::string& operation, int64_t bytes, int32_t device);
+std::string device_text(int32_t device);
 
 // What the environment asks of the core and cannot have (CLIKA_RT_NUM_THREADS, CLIKA_RT_DEBUG); null: nothing.
 ErrorPtr check_environment();
@@ -61,10 +86,12 @@ struct CallContext {
   ErrorPtr error;
   int32_t (*allocate_output)(CallContext*, uint32_t, int32_t, const int64_t*) = nullptr;
   void* owner = nullptr;
+  int32_t device = kHostDevice;
+  std::vector<std::pair<void*, size_t>> scratch;  // of a device: given back when the kernel has returned
 };
 
 const clika_core* core_table() noexcept;
-// Runs one kernel: workspace, scratch, error. Never throws.
+// Runs one kernel on the device of its context: stream, workspace, scratch, error. Never throws.
 ErrorPtr run_kernel(const clika_kernel& kernel, clika_call& call, CallContext& context) noexcept;
 
 bool is_contiguous(int32_t rank, const int64_t* shape, const int64_t* strides) noexcept;

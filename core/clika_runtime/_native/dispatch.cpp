@@ -24,11 +24,6 @@ constexpr int64_t kReleaseBytes = 1 << 15;  // under this a kernel is quicker th
 // which a kernel goes over 4 MB.
 constexpr int64_t kInlineBytes = 1 << 24;
 
-ErrorPtr out_of_memory(int64_t bytes) {
-  return make_error(CLIKA_INTERNAL, "OUT_OF_MEMORY",
-                    "cannot allocate " + std::to_string(bytes) + " bytes for a result");
-}
-
 // Gives outputs their shape while the kernel runs.
 struct Settling {
   const Binding& binding;
@@ -67,7 +62,7 @@ struct Settling {
     const int64_t bytes = dense_bytes(rank, record.shape, record.dtype);
     record.storage = Storage::create(device_allocator(record.device), static_cast<size_t>(bytes), record.device, false);
     if (record.storage == nullptr || (bytes != 0 && record.storage->data() == nullptr)) {
-      context->error = out_of_memory(bytes);
+      context->error = out_of_memory("", bytes, record.device);
       return CLIKA_UNAVAILABLE;
     }
     record.fill(&self.values[i], record.data());
@@ -84,6 +79,7 @@ struct Operands {
   void fill(const Binding& binding, const TensorRecord* const* records, const char (*numbers)[8], size_t n_groups,
             const int32_t* groups) {
     static const int64_t kNoStrides[1] = {0};
+    const bool on_device = device_backend_of(binding.device) != nullptr;
     size_t next = 0;
     const auto one = [&](clika_value* out) {
       const TensorRecord* record = records[next];
@@ -93,7 +89,7 @@ struct Operands {
       } else {
         *out = clika_value{};
         if (number != 0) {
-          out->kind = CLIKA_TENSOR;
+          out->kind = on_device ? CLIKA_NUMBER : CLIKA_TENSOR;
           out->dtype = number;
           out->data = const_cast<char*>(numbers[next]);
           out->nbytes = 8;
@@ -136,6 +132,7 @@ ErrorPtr invoke(const Binding& binding, const TensorRecord* const* records, cons
   call.attrs = binding.attrs->items.data();
   call.scalars = scalars;
   CallContext context;
+  context.device = binding.device;
   Settling settling{binding, outputs, operands.outputs};
   if (binding.settles) {
     context.allocate_output = Settling::allocate;
@@ -242,7 +239,7 @@ ErrorPtr run_settling(const Binding& binding, const Frame& frame, TensorRecord* 
                                          outputs[i].device, false);
     if (outputs[i].storage == nullptr || (plan.nbytes != 0 && outputs[i].storage->data() == nullptr)) {
       drop_all();
-      return out_of_memory(plan.nbytes);
+      return out_of_memory("", plan.nbytes, binding.device);
     }
   }
   Access accesses[Frame::kInputs];
@@ -287,8 +284,10 @@ ErrorPtr run_call(const Binding& binding, const Frame& frame, bool synchronous, 
   if (binding.settles) return run_settling(binding, frame, outputs);
   const size_t n_outputs = binding.outputs.size();
   const bool small = binding.work <= kInlineBytes;
+  // On a device the kernel only puts work on the stream: it runs here, and the stream keeps the order.
+  const bool on_device = device_backend_of(binding.device) != nullptr;
   Lane& lane = Lane::current();
-  const bool queue = !small && !synchronous;
+  const bool queue = !small && !synchronous && !on_device;
 
   size_t made = 0;
   for (; made < n_outputs; ++made) {
@@ -311,7 +310,7 @@ ErrorPtr run_call(const Binding& binding, const Frame& frame, bool synchronous, 
     if (output.storage == nullptr || (!queue && plan.nbytes != 0 && output.storage->data() == nullptr)) {
       if (output.storage != nullptr) output.storage->drop();
       for (size_t i = 0; i < made; ++i) outputs[i].storage->drop();
-      return out_of_memory(plan.nbytes);
+      return out_of_memory("", plan.nbytes, binding.device);
     }
   }
 
@@ -335,6 +334,25 @@ ErrorPtr run_call(const Binding& binding, const Frame& frame, bool synchronous, 
   }
 
   ++counters().kernel_calls;
+  if (on_device) {
+    ++counters().inline_calls;
+    ErrorPtr error = first_poison(accesses, n_reads);
+    if (!error) {
+      Body body{&binding, &frame, outputs, nullptr};
+      if (binding.work > kReleaseBytes) {
+        without_gil(&Body::run, &body);
+      } else {
+        Body::run(&body);
+      }
+      error = body.error;
+    }
+    if (error) {
+      for (size_t i = 0; i < n_outputs; ++i) outputs[i].storage->set_poison(error);
+    } else {
+      settle_writes(accesses, n_accesses, nullptr);
+    }
+    return nullptr;
+  }
   if (!queue) {
     const uint64_t sequence = lane.begin_inline(accesses, n_accesses);
     if (sequence != 0) {
@@ -524,8 +542,16 @@ ErrorPtr repack(const clika_value* source, TensorRecord* record, const char* ope
   call.outputs = &target;
   call.core = core_table();
   CallContext context;
+  context.device = record->device;
   call.context = &context;
-  const int32_t status = function(&call);
+  call.device = static_cast<uint32_t>(device_index(record->device));
+  int32_t status = CLIKA_OK;
+  if (device_backend_of(record->device) != nullptr) {
+    call.stream = device_stream(record->device, &context.error);
+    if (call.stream == nullptr) status = CLIKA_INTERNAL;
+  }
+  if (status == CLIKA_OK) status = function(&call);
+  for (const auto& [data, bytes] : context.scratch) device_allocator(context.device).release(data, bytes);
   if (status == CLIKA_OK) return nullptr;
   record->storage->drop();
   return context.error
@@ -556,7 +582,7 @@ ErrorPtr pack_weight(const TensorRecord& weight, int32_t mode, TensorRecord* pac
   packed->storage = weight_storage(weight.device, static_cast<size_t>(info.nbytes));
   if (packed->storage == nullptr || packed->storage->data() == nullptr) {
     if (packed->storage != nullptr) packed->storage->drop();
-    return out_of_memory(info.nbytes);
+    return out_of_memory("", info.nbytes, weight.device);
   }
   packed->offset = 0;
   packed->layout = info.layout;
@@ -603,7 +629,7 @@ ErrorPtr unpack_weight(const TensorRecord& packed, TensorRecord* weight) {
   weight->storage = Storage::create(device_allocator(packed.device), nbytes, packed.device, false);
   if (weight->storage == nullptr || (nbytes != 0 && weight->storage->data() == nullptr)) {
     if (weight->storage != nullptr) weight->storage->drop();
-    return out_of_memory(static_cast<int64_t>(nbytes));
+    return out_of_memory("", static_cast<int64_t>(nbytes), packed.device);
   }
   clika_value source;
   packed.fill(&source, packed.data());
@@ -614,22 +640,27 @@ ErrorPtr copy_device(const TensorRecord& from, TensorRecord* to) {
   if (ErrorPtr error = settle(from)) return error;
   const int64_t bytes = from.dense() ? dense_bytes(from.rank, from.shape, from.dtype)
                                      : static_cast<int64_t>(from.storage->nbytes()) - from.offset;
-  const auto plain = [](int32_t device) {
-    const Backend* backend = backend_by_id(device_backend(device));
-    return backend == nullptr || backend->table == nullptr || backend->table->copy == nullptr;
-  };
-  if (plain(from.device) && plain(to->device)) {
-    std::memcpy(to->data(), from.data(), static_cast<size_t>(bytes));
+  const auto n = static_cast<size_t>(bytes);
+  const Backend* source = device_backend_of(from.device);
+  const Backend* target = device_backend_of(to->device);
+  if (source == nullptr && target == nullptr) {
+    std::memcpy(to->data(), from.data(), n);
     return nullptr;
   }
-  const bool target_has_memory = !plain(to->device);
-  const int32_t device = target_has_memory ? to->device : from.device;
-  const int32_t kind = plain(from.device) ? 0 : target_has_memory ? 2 : 1;
-  const Backend* backend = backend_by_id(device_backend(device));
-  const int32_t status = backend->table->copy(device_index(device), to->data(), from.data(),
-                                              static_cast<size_t>(bytes), kind, nullptr);
-  if (status == CLIKA_OK) return nullptr;
-  return make_error(status, "INTERNAL", "to: the copy between devices failed with status " + std::to_string(status));
+  if (source == nullptr) return copy_in(to->device, to->data(), from.data(), n);
+  if (target == nullptr) return copy_out(from.device, to->data(), from.data(), n);
+  if (from.device == to->device) return copy_within(to->device, to->data(), from.data(), n);
+  if (source == target && source->has(offsetof(clika_backend, copy_peer), &clika_backend::copy_peer)) {
+    const int32_t status = source->table->copy_peer(device_index(to->device), to->data(), device_index(from.device),
+                                                    from.data(), n);
+    return status == CLIKA_OK ? nullptr : source->failure(status, "copy");
+  }
+  void* between = host_allocator().allocate(n);
+  if (between == nullptr) return out_of_memory("to", bytes, kHostDevice);
+  ErrorPtr error = copy_out(from.device, between, from.data(), n);
+  if (!error) error = copy_in(to->device, to->data(), between, n);
+  host_allocator().release(between, n);
+  return error;
 }
 
 }  // namespace clika

@@ -39,6 +39,7 @@ struct Binding {
   bool settles = false;                  // some output is kSettled
   void* python_kernel = nullptr;         // borrowed, kept alive by the operator
   int64_t work = 0;                      // bytes read and written, for the choice between inline and queue
+  int32_t device = kHostDevice;          // that the call runs on
 };
 
 struct DispatchCounters {
@@ -104,7 +105,8 @@ struct Frame {
 // that settles shapes runs here and now, and what it fails with is returned.
 ErrorPtr run_call(const Binding& binding, const Frame& frame, bool synchronous, TensorRecord* outputs);
 
-// Waits until the tensor's bytes are there; the caller has released the GIL.
+// Waits until the tensor's bytes are there, or, on a device, until what makes them is on its stream; the caller has
+// released the GIL.
 ErrorPtr settle(const TensorRecord& record);
 bool settled(const TensorRecord& record);
 
@@ -113,6 +115,7 @@ bool settled(const TensorRecord& record);
 ErrorPtr pack_weights(std::vector<TensorRecord>* weights, const std::vector<int32_t>& modes, bool drop_source);
 // The payload of a repacked weight as it was published.
 ErrorPtr unpack_weight(const TensorRecord& packed, TensorRecord* weight);
+// The bytes of a tensor into another one's, on the same device or a different one.
 ErrorPtr copy_device(const TensorRecord& from, TensorRecord* to);
 
 // A number operand in the bytes of a dtype; false when an integer does not fit.

@@ -593,6 +593,7 @@ cdef class Op:
         made.composed = False
         made.settles = False
         made.work = 0
+        made.device = device
 
         flat = []  # one Meta (or None) per flattened tensor input
         for i in range(<size_t>self.n_args):

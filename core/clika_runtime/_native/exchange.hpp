@@ -45,8 +45,11 @@ struct Outgoing : Managed {
   int64_t sizes[CLIKA_MAX_RANK];
   int64_t steps[CLIKA_MAX_RANK];
   Storage* storage;
+  int32_t number;      // of the device
+  void* reader;        // on a device: the stream that the receiver reads on
 
-  Outgoing(const TensorRecord& record, DLDevice device, DLType dtype) : Managed{}, storage(record.storage) {
+  Outgoing(const TensorRecord& record, DLDevice device, DLType dtype, void* stream)
+      : Managed{}, storage(record.storage), number(record.device), reader(stream) {
     for (int32_t i = 0; i < record.rank; ++i) {
       sizes[i] = record.shape[i];
       steps[i] = record.strides[i];
@@ -56,17 +59,29 @@ struct Outgoing : Managed {
     this->context = this;
     this->deleter = [](Managed* self) {
       auto* own = static_cast<Outgoing*>(self->context);
+      own->join_reader();
       own->storage->drop();
       delete own;
     };
   }
+
+  // Whatever gets the memory next comes after what the receiver has under way.
+  void join_reader() {
+    const Backend* backend = device_backend_of(number);
+    if (backend == nullptr || reader == nullptr) return;
+    ErrorPtr error;
+    clika_stream ours = device_stream(number, &error);
+    if (ours == nullptr || !backend->has(offsetof(clika_backend, stream_join), &clika_backend::stream_join)) return;
+    backend->table->stream_join(ours, reader, 1);
+  }
 };
 
-inline DLManaged* export_managed(const TensorRecord& record, DLDevice device, DLType dtype) {
-  return new Outgoing<DLManaged>(record, device, dtype);
+inline DLManaged* export_managed(const TensorRecord& record, DLDevice device, DLType dtype, void* reader) {
+  return new Outgoing<DLManaged>(record, device, dtype, reader);
 }
-inline DLVersioned* export_versioned(const TensorRecord& record, DLDevice device, DLType dtype, bool copied) {
-  auto* made = new Outgoing<DLVersioned>(record, device, dtype);
+inline DLVersioned* export_versioned(const TensorRecord& record, DLDevice device, DLType dtype, bool copied,
+                                     void* reader) {
+  auto* made = new Outgoing<DLVersioned>(record, device, dtype, reader);
   made->major = 1;
   made->minor = 0;
   made->flags = (record.storage->writable() ? 0 : kDLReadOnly) | (copied ? kDLCopied : 0);

@@ -30,8 +30,8 @@ cdef extern from "exchange.hpp" namespace "clika" nogil:
         uint64_t flags
         DLArray array
     uint64_t kDLReadOnly
-    DLManaged* export_managed(const TensorRecord&, DLDevice, DLType)
-    DLVersioned* export_versioned(const TensorRecord&, DLDevice, DLType, cbool)
+    DLManaged* export_managed(const TensorRecord&, DLDevice, DLType, void*)
+    DLVersioned* export_versioned(const TensorRecord&, DLDevice, DLType, cbool, void*)
 
 cdef extern from "Python.h":
     int PyCapsule_IsValid(object capsule, const char* name)
@@ -49,8 +49,14 @@ cdef class _Lender:
     cdef object deleter       # called once with `kept`
     cdef DLManaged* managed   # of another library
     cdef DLVersioned* versioned
+    cdef int32_t device       # of the memory
 
     def __dealloc__(self):
+        cdef ErrorPtr error
+        if self.device > 255:
+            # Calls on the memory may still be on the stream, and its owner knows nothing of them.
+            with nogil:
+                error = synchronize_device(self.device)
         if self.viewed:
             PyBuffer_Release(&self.view)
         if self.managed is not NULL and self.managed.deleter is not NULL:
@@ -79,12 +85,14 @@ cdef inline void _collect() noexcept:
 
 
 cdef int _lend(Tensor result, _Lender lender, void* data, int64_t nbytes, bint mapped, bint writable) except -1:
-    """Puts borrowed bytes under a tensor that has its shape already."""
+    """Puts borrowed bytes under a tensor that has its shape and its device already."""
     cdef StorageKind kind = kBorrowed
+    lender.device = result.record.device
     if mapped:
         kind = kMapped
     Py_INCREF(lender)
-    result.record.storage = Storage.borrow(data, <size_t>nbytes, 0, kind, _release_later, <void*>lender, writable)
+    result.record.storage = Storage.borrow(data, <size_t>nbytes, result.record.device, kind, _release_later,
+                                           <void*>lender, writable)
     return 0
 
 
@@ -389,11 +397,29 @@ cdef tuple _dl_device(Tensor t):
     return kind, device.index or 0
 
 
-cdef object _to_dlpack(Tensor t, object max_version, object dl_device, object copy):
+cdef int _join_stream(int32_t device, object stream, int32_t direction, str operation) except -1:
+    """Orders a stream of another library, by its number in the protocol, against the device's; waits where the backend
+    cannot. ``direction`` 0: that stream waits."""
+    cdef Backend* backend = device_backend_of(device)
+    cdef ErrorPtr error
+    cdef clika_stream ours = device_stream(device, &error)
+    if ours is NULL:
+        raise_error(error, operation)
+    if stream == -1:  # the receiver asks for no order
+        return 0
+    if isinstance(stream, bool) or not isinstance(stream, int) or stream < 1:
+        raise invalid(f"{operation}: {stream!r} is no stream of the protocol: None, -1, or the address of one")
+    cdef uintptr_t native = stream
+    if backend.table.stream_join is NULL or backend.table.stream_join(ours, <void*>native, direction) != 0:
+        _synchronize_device(device)
+    return 0
+
+
+cdef object _to_dlpack(Tensor t, object stream, object max_version, object dl_device, object copy):
     cdef DLDevice device
     cdef DLType dtype
     cdef bint copied = False
-    t._wait("__dlpack__")
+    t._ordered("__dlpack__")
     if t.record.scheme != CLIKA_DENSE or t.record.layout != 0:
         raise BufferError("__dlpack__: a packed weight has no form in the protocol; call dequantize() first")
     own = t.dtype
@@ -406,16 +432,22 @@ cdef object _to_dlpack(Tensor t, object max_version, object dl_device, object co
     if copy:
         t = t.clone()
         copied = True
-        t._wait("__dlpack__")
+        t._ordered("__dlpack__")
+    cdef uintptr_t reader = 0
+    if device_backend_of(t.record.device) is not NULL:
+        # Without a word the receiver reads on the legacy default stream.
+        stream = 1 if stream is None else stream
+        _join_stream(t.record.device, stream, 0, "__dlpack__")
+        reader = 0 if stream == -1 else stream
     dtype.code = 4 if own is _dtypes.bfloat16 else _DL_CODES[own.kind]
     dtype.bits = own.bits
     dtype.lanes = 1
     if max_version is not None and max_version[0] >= 1:
-        return PyCapsule_New(export_versioned(t.record, device, dtype, copied), b"dltensor_versioned", _drop_capsule)
+        return PyCapsule_New(export_versioned(t.record, device, dtype, copied, <void*>reader), b"dltensor_versioned", _drop_capsule)
     if not t.record.storage.writable():
         raise BufferError("__dlpack__: the tensor's memory is read-only, which the receiver's version of the protocol "
                           "cannot say; pass a clone()")
-    return PyCapsule_New(export_managed(t.record, device, dtype), b"dltensor", _drop_capsule)
+    return PyCapsule_New(export_managed(t.record, device, dtype, <void*>reader), b"dltensor", _drop_capsule)
 
 
 cdef void _drop_capsule(object capsule) noexcept:
@@ -442,12 +474,19 @@ def from_dlpack(source):
     cdef DLArray* array
     cdef bint writable = True
     cdef int32_t i
+    cdef int32_t number = 0
     capsule = source
     if hasattr(source, "__dlpack__"):
+        options = {}
+        if hasattr(source, "__dlpack_device__"):
+            kind, index = source.__dlpack_device__()
+            number = _device_of_dl(int(kind), int(index))
+            if number > 255:  # what the sender has under way comes before our calls
+                options["stream"] = Stream.default_stream(device_object(number)).native_handle()
         try:
-            capsule = source.__dlpack__(max_version=(1, 0))
+            capsule = source.__dlpack__(max_version=(1, 0), **options)
         except TypeError:  # from before versions
-            capsule = source.__dlpack__()
+            capsule = source.__dlpack__(**options)
     if PyCapsule_IsValid(capsule, b"dltensor_versioned"):
         lender.versioned = <DLVersioned*>PyCapsule_GetPointer(capsule, b"dltensor_versioned")
         PyCapsule_SetName(capsule, b"used_dltensor_versioned")
@@ -466,15 +505,13 @@ def from_dlpack(source):
     if array.dtype.lanes != 1 or name not in _DL_NAMES:
         raise TypeError(f"from_dlpack: no tensor dtype for {getattr(source, 'dtype', name)}; cast it on the other side "
                         "first")
-    if array.device.type != 1:
-        raise _errors.UnsupportedError(
-            f"from_dlpack: the array is on device ({array.device.type}, {array.device.index}) of the protocol; move it "
-            "to the CPU first", "NOT_IMPLEMENTED_FOR_PARAM")
+    number = _device_of_dl(array.device.type, array.device.index)
     dtype = _dtypes.by_name(name)
     if array.rank < 0 or array.rank > 8:
         raise _errors.UnsupportedError(f"from_dlpack: rank {array.rank} is over the limit of 8")
     _set_shape(&result.record, tuple([array.shape[i] for i in range(array.rank)]), "from_dlpack")
     result.record.dtype = dtype.code
+    result.record.device = number
     needed = dense_bytes(result.record.rank, result.record.shape, dtype.code)
     if array.strides is not NULL and needed:
         needed = _strided_bytes("from_dlpack", result._sizes(), [array.strides[i] for i in range(array.rank)], dtype)
@@ -482,6 +519,24 @@ def from_dlpack(source):
             result.record.strides[i] = array.strides[i]
     _lend(result, lender, <char*>array.data + array.byte_offset, needed, False, writable)
     return result
+
+
+cdef int32_t _device_of_dl(int kind, int index) except -2:
+    """Our device for one of the protocol, pinned memory of the host among the CPU's."""
+    if kind in (1, 3):
+        return 0
+    for name, number in _DL_DEVICES.items():
+        if number == kind:
+            device = Device(name, index)
+            try:
+                return device_id(device)
+            except _errors.InternalError as error:
+                raise _errors.UnsupportedError(
+                    f"from_dlpack: the array is on {device}, which is not served here ({error}); move it to the CPU first",
+                    "NOT_IMPLEMENTED_FOR_PARAM") from error
+    raise _errors.UnsupportedError(
+        f"from_dlpack: the array is on device ({kind}, {index}) of the protocol; move it to the CPU first",
+        "NOT_IMPLEMENTED_FOR_PARAM")
 
 
 cdef frozenset _DL_NAMES = frozenset((

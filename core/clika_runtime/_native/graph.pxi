@@ -602,7 +602,7 @@ cdef class GraphRecorder(Recording):
 
     def control(self, str kind, list inputs, list bodies, int32_t carried, int32_t scanned, list results):
         """A node with bodies, which are plans: ``kind`` is "if", "loop" or "scan" (see ``Control`` in ``plan.hpp``);
-        ``results`` are (dtype, shape) of each output."""
+        ``results`` are (dtype, shape, device) of each output."""
         cdef shared_ptr[Control] made = make_shared[Control]()
         cdef Node node
         made.get().code = PlanCode.kIf if kind == "if" else PlanCode.kLoop if kind == "loop" else PlanCode.kScan
@@ -623,7 +623,7 @@ cdef class GraphRecorder(Recording):
             node.groups.push_back(-1)
         node.attrs = make_shared[Attrs]()
         node.control = as_const_control(made)
-        return self._results(&node, [(dtype.code, shape, 0) for dtype, shape in results])
+        return self._results(&node, [(dtype.code, shape, device_id(device)) for dtype, shape, device in results])
 
     cdef list _results(self, Node* node, list metas):
         """Adds a node whose outputs are fresh and contiguous."""

@@ -94,6 +94,7 @@ cdef extern from "clika_runtime/plugin.h" nogil:
         int32_t bf16
         int32_t fp8_e4m3
         char* isa
+    ctypedef void* clika_stream
     ctypedef struct clika_backend:
         uint32_t size
         uint32_t abi
@@ -102,6 +103,9 @@ cdef extern from "clika_runtime/plugin.h" nogil:
         int32_t (*device_count)()
         int32_t (*device_properties)(int32_t, clika_device_properties*)
         int32_t (*memory_info)(int32_t, int64_t*, int64_t*)
+        void* (*stream_native_handle)(clika_stream)
+        int32_t (*stream_query)(clika_stream)
+        int32_t (*stream_join)(clika_stream, void*, int32_t)
 
 cdef extern from "runtime.hpp" namespace "clika" nogil:
     cdef cppclass Error:
@@ -168,6 +172,11 @@ cdef extern from "backend.hpp" namespace "clika" nogil:
         string name
         int32_t id
         const clika_backend* table
+        cbool on_device()
+    Backend* device_backend_of(int32_t)
+    ErrorPtr synchronize_device(int32_t)
+    clika_stream device_stream(int32_t, ErrorPtr*)
+    ErrorPtr out_of_memory(string, int64_t, int32_t)
     int32_t register_backend_native "clika::register_backend"(string, const clika_backend*, string*)
     ErrorPtr check_environment() except +
     Backend* backend_by_id(int32_t)
@@ -233,6 +242,7 @@ cdef extern from "dispatch.hpp" namespace "clika" nogil:
         cbool settles
         void* python_kernel
         int64_t work
+        int32_t device
     cdef cppclass DispatchCounters:
         uint64_t hits
         uint64_t misses

@@ -103,7 +103,19 @@ struct Outline {
 
 Plan::~Plan() {
   for (const Access& access : accesses_) access.storage->drop();
-  if (arena_ != nullptr) arena_->drop();
+  for (const Arena& arena : arenas_) {
+    if (arena.storage != nullptr) arena.storage->drop();
+  }
+}
+
+int64_t Plan::total(const std::vector<int64_t>& bytes) {
+  int64_t sum = 0;
+  for (int64_t one : bytes) sum += one;
+  return sum;
+}
+
+size_t Plan::arena_of(int32_t device) const {
+  return static_cast<size_t>(std::find(devices_.begin(), devices_.end(), device) - devices_.begin());
 }
 
 namespace {
@@ -200,6 +212,7 @@ std::unique_ptr<Plan> Plan::compile(std::shared_ptr<Graph> graph, const std::vec
     }
     std::string why;
     Outline shape(store, node);
+    instruction.device = device;
     instruction.kernel = choose_kernel(*backend, node.op, shape.inputs.data(), shape.inputs.size(),
                                        shape.outputs.data(), shape.outputs.size(), &why);
     if (instruction.kernel == nullptr) {
@@ -221,6 +234,7 @@ std::unique_ptr<Plan> Plan::compile(std::shared_ptr<Graph> graph, const std::vec
         }
         Instruction move;
         move.op = "copy";
+        move.device = device;
         move.node = static_cast<int32_t>(id);
         move.input_values = {input};
         move.groups = {-1};
@@ -248,8 +262,11 @@ std::unique_ptr<Plan> Plan::compile(std::shared_ptr<Graph> graph, const std::vec
   for (size_t id = 0; id < n; ++id) {
     if (plan->live_[id] && plan->roots_[id] == static_cast<int32_t>(id)) {
       plan->root_list_.push_back(static_cast<int32_t>(id));
+      const int32_t device = store.values[id].device;
+      if (plan->arena_of(device) == plan->devices_.size()) plan->devices_.push_back(device);
     }
   }
+  plan->arenas_.resize(plan->devices_.size());
   plan->bases_.assign(n, nullptr);
   plan->holders_.assign(n, nullptr);
   plan->escapes_.assign(n, 0);
@@ -403,25 +420,34 @@ int64_t Plan::place_buffers(const std::vector<Buffer>& order, bool tight, std::v
   return total;
 }
 
-// Tries a few orders, and puts what made the peak first, until the lower bound is near.
-void Plan::plan_memory(const std::vector<int64_t>& bytes, std::vector<int64_t>* offsets, int64_t* total) {
+void Plan::plan_memory(const std::vector<int64_t>& bytes, std::vector<int64_t>* offsets, std::vector<int64_t>* totals) {
   offsets->assign(graph_->values.size(), -1);
+  totals->assign(devices_.size(), 0);
+  lower_bound_ = 0;
+  for (size_t i = 0; i < devices_.size(); ++i) plan_device(devices_[i], bytes, offsets, &(*totals)[i]);
+}
+
+// Tries a few orders, and puts what made the peak first, until the lower bound is near.
+void Plan::plan_device(int32_t device, const std::vector<int64_t>& bytes, std::vector<int64_t>* offsets,
+                       int64_t* total) {
   std::vector<Buffer> buffers;
   std::vector<int64_t> change(program_.size() + 1, 0);
   for (int32_t id : root_list_) {
-    if (first_[id] < 0 || escapes_[id] || graph_->values[id].kind != ValueKind::kResult) continue;
+    const Value& value = graph_->values[id];
+    if (first_[id] < 0 || escapes_[id] || value.kind != ValueKind::kResult || value.device != device) continue;
     buffers.push_back({id, std::max<int64_t>((bytes[id] + 63) / 64 * 64, 64)});
     change[first_[id]] += buffers.back().bytes;
     change[last_[id] + 1] -= buffers.back().bytes;
   }
-  lower_bound_ = 0;
+  int64_t least = 0;
   int64_t alive = 0;
   for (int64_t step : change) {
     alive += step;
-    lower_bound_ = std::max(lower_bound_, alive);
+    least = std::max(least, alive);
   }
+  lower_bound_ += least;
   const auto life = [&](const Buffer& buffer) { return static_cast<int64_t>(last_[buffer.value] - first_[buffer.value]); };
-  const auto near = [&](int64_t size) { return size <= lower_bound_ + lower_bound_ / 50; };
+  const auto near = [&](int64_t size) { return size <= least + least / 50; };
   std::vector<int64_t> found(*offsets);
   *total = std::numeric_limits<int64_t>::max();
   const auto attempt = [&](const std::vector<Buffer>& order, bool tight) {
@@ -658,20 +684,18 @@ ErrorPtr Plan::prepare(const TensorRecord* const* inputs, size_t n_inputs, Shape
   Shape& current = **shape;
   if (ErrorPtr error = check_sizes(inputs, current)) return error;
   symbols_ = current.symbols;
-  if (arena_ == nullptr || arena_size_ < current.arena_bytes) {
-    if (arena_ != nullptr) arena_->drop();
-    arena_ = nullptr;
-    if (current.arena_bytes != 0) {
-      arena_ = Storage::create(host_allocator(), static_cast<size_t>(current.arena_bytes), kHostDevice, false);
-      if (arena_ == nullptr || arena_->data() == nullptr) {
-        if (arena_ != nullptr) arena_->drop();
-        arena_ = nullptr;
-        arena_size_ = 0;
-        return make_error(CLIKA_INTERNAL, "OUT_OF_MEMORY",
-                          "run: cannot allocate " + std::to_string(current.arena_bytes) + " bytes for the plan");
-      }
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    Arena& arena = arenas_[i];
+    const int64_t bytes = current.arena_bytes[i];
+    if (bytes == 0 || (arena.storage != nullptr && arena.size >= bytes)) continue;
+    if (arena.storage != nullptr) arena.storage->drop();
+    arena.storage = Storage::create(device_allocator(devices_[i]), static_cast<size_t>(bytes), devices_[i], false);
+    if (arena.storage == nullptr || arena.storage->data() == nullptr) {
+      if (arena.storage != nullptr) arena.storage->drop();
+      arena = Arena{};
+      return out_of_memory("run", bytes, devices_[i]);
     }
-    arena_size_ = current.arena_bytes;
+    arena.size = bytes;
   }
   arena_bytes_ = current.arena_bytes;
   size_t patch = 0;
@@ -680,8 +704,11 @@ ErrorPtr Plan::prepare(const TensorRecord* const* inputs, size_t n_inputs, Shape
       const_cast<int64_t*>(instruction.attrs->items[place.attr].v.ints)[place.element] = current.patched[patch++];
     }
   }
-  auto* arena = arena_ == nullptr ? nullptr : static_cast<char*>(arena_->data());
-  bool rest = !current.placed || current.rested != arena;
+  std::vector<const char*> places;
+  for (const Arena& arena : arenas_) {
+    places.push_back(arena.storage == nullptr ? nullptr : static_cast<const char*>(arena.storage->data()));
+  }
+  bool rest = !current.placed || current.rested != places;
   for (int32_t id : root_list_) {
     const Value& value = store.values[id];
     if (value.kind == ValueKind::kInput) {
@@ -701,19 +728,19 @@ ErrorPtr Plan::prepare(const TensorRecord* const* inputs, size_t n_inputs, Shape
       Storage* made = Storage::create(device_allocator(value.device), bytes, value.device, false);
       if (made != nullptr) fresh->push_back(made);
       if (made == nullptr || made->data() == nullptr) {
-        return make_error(CLIKA_INTERNAL, "OUT_OF_MEMORY",
-                          "run: cannot allocate " + std::to_string(bytes) + " bytes for an output");
+        return out_of_memory("run", static_cast<int64_t>(bytes), value.device);
       }
       bases_[id] = static_cast<char*>(made->data());
       holders_[id] = made;
     } else if (current.offsets[id] >= 0) {
-      bases_[id] = arena + current.offsets[id];
-      holders_[id] = arena_;
+      const Arena& arena = arenas_[arena_of(value.device)];
+      bases_[id] = static_cast<char*>(arena.storage->data()) + current.offsets[id];
+      holders_[id] = arena.storage;
     }
   }
   if (rest) {
     for (const Shape::Moving& operand : current.resting) operand.value->data = bases_[operand.root] + operand.offset;
-    current.rested = arena;
+    current.rested = places;
     current.placed = true;
   }
   for (const Shape::Moving& operand : current.moving) {
@@ -753,6 +780,7 @@ ErrorPtr Plan::execute(Shape& shape, const clika_scalar* scalars) {
       call.attrs = instruction.attrs->items.data();
       call.scalars = instruction.scalar_values.data();
       CallContext context;
+      context.device = instruction.device;
       error = instruction.code == OpCode::kPython
                   ? python_call(instruction.python_kernel, &call, instruction.op.c_str())
                   : run_kernel(*instruction.kernel, call, context);
@@ -806,19 +834,27 @@ void drop(std::vector<TensorRecord>* records) {
 }
 
 // A number in a storage of its own, as an input of a body.
-TensorRecord number(int32_t dtype, int64_t value, Storage* storage) {
+TensorRecord number(int32_t dtype, int64_t value, Storage* storage, ErrorPtr* error) {
   TensorRecord record;
   record.rank = 0;
   record.dtype = dtype;
-  record.device = kHostDevice;
+  record.device = storage->device();
   record.storage = storage;
   record.offset = 0;
-  if (dtype == CLIKA_BOOL) {
-    *static_cast<uint8_t*>(storage->data()) = value != 0;
-  } else {
-    *static_cast<int64_t*>(storage->data()) = value;
-  }
+  const uint8_t flag = value != 0;
+  ErrorPtr failed = dtype == CLIKA_BOOL ? copy_in(record.device, storage->data(), &flag, 1)
+                                        : copy_in(record.device, storage->data(), &value, 8);
+  if (failed && !*error) *error = failed;
   return record;
+}
+
+// A number that decides what an instruction does: read on the host, wherever it lies.
+template <class T>
+T read_number(int32_t device, const void* data, ErrorPtr* error) {
+  T value{};
+  ErrorPtr failed = copy_out(device, &value, data, sizeof(T));
+  if (failed && !*error) *error = failed;
+  return value;
 }
 
 ErrorPtr copy_into(const TensorRecord& from, const TensorRecord& to, int64_t to_bytes, const char* what) {
@@ -828,9 +864,8 @@ ErrorPtr copy_into(const TensorRecord& from, const TensorRecord& to, int64_t to_
                       std::string("run: a body gives ") + what + " of " + std::to_string(bytes) + " bytes where " +
                           std::to_string(to_bytes) + " are expected, or no contiguous one");
   }
-  std::memcpy(static_cast<char*>(to.storage->data()) + to.offset,
-              static_cast<const char*>(from.storage->data()) + from.offset, static_cast<size_t>(bytes));
-  return nullptr;
+  TensorRecord target = to;
+  return copy_device(from, &target);
 }
 
 }  // namespace
@@ -840,6 +875,7 @@ ErrorPtr Plan::run_control(Instruction& instruction, Shape& shape, size_t at) {
   const Control& control = *instruction.control;
   const Shape::Operands& operands = shape.operands[at];
   const auto given = [&](size_t i) { return record_of(instruction.input_values[i], shape); };
+  const auto device_of = [&](size_t i) { return graph_->values[instruction.input_values[i]].device; };
   const auto deliver = [&](size_t i, const TensorRecord& from, const char* what) {
     return copy_into(from, record_of(instruction.output_values[i], shape), operands.outputs[i].nbytes, what);
   };
@@ -851,10 +887,12 @@ ErrorPtr Plan::run_control(Instruction& instruction, Shape& shape, size_t at) {
   const size_t n = instruction.input_values.size();
   std::vector<TensorRecord> results;
   if (control.code == OpCode::kIf) {
-    const bool first = *static_cast<const uint8_t*>(operands.inputs[0].data) != 0;
+    ErrorPtr error;
+    const bool first = read_number<uint8_t>(device_of(0), operands.inputs[0].data, &error) != 0;
+    if (error) return error;
     std::vector<TensorRecord> inputs;
     for (size_t i = 1; i < n; ++i) inputs.push_back(given(i));
-    ErrorPtr error = call(*control.bodies[first ? 0 : 1], inputs, &results);
+    error = call(*control.bodies[first ? 0 : 1], inputs, &results);
     for (size_t i = 0; i < results.size() && !error; ++i) error = deliver(i, results[i], "an output");
     drop(&results);
     return error;
@@ -870,18 +908,28 @@ ErrorPtr Plan::run_control(Instruction& instruction, Shape& shape, size_t at) {
   for (size_t i = carried; i < instruction.output_values.size(); ++i) room = operands.outputs[i].shape[0];
   int64_t trips = std::numeric_limits<int64_t>::max();
   bool going = true;
+  ErrorPtr error;
   if (loops) {
-    if (instruction.input_values[0] >= 0) trips = *static_cast<const int64_t*>(operands.inputs[0].data);
-    if (instruction.input_values[1] >= 0) going = *static_cast<const uint8_t*>(operands.inputs[1].data) != 0;
+    if (instruction.input_values[0] >= 0) trips = read_number<int64_t>(device_of(0), operands.inputs[0].data, &error);
+    if (instruction.input_values[1] >= 0) {
+      going = read_number<uint8_t>(device_of(1), operands.inputs[1].data, &error) != 0;
+    }
+    if (error) return error;
   } else {
     trips = control.scanned > 0 ? operands.inputs[carried].shape[0] : std::max<int64_t>(room, 0);
   }
-  Storage* counter = loops ? Storage::create(host_allocator(), 16, kHostDevice, false) : nullptr;
-  Storage* flag = loops ? Storage::create(host_allocator(), 16, kHostDevice, false) : nullptr;
+  const auto place_number = [&](size_t input) -> Storage* {
+    if (!loops) return nullptr;
+    const int32_t device = body.graph().values[body.graph().inputs[input]].device;
+    Storage* made = Storage::create(device_allocator(device), 16, device, false);
+    if (made == nullptr && !error) error = out_of_memory("run", 16, device);
+    return made;
+  };
+  Storage* counter = place_number(0);
+  Storage* flag = place_number(1);
   std::vector<TensorRecord> state;
   for (size_t i = 0; i < carried; ++i) state.push_back(given(first_carried + i));
   std::vector<TensorRecord> owned;  // results of the last iteration, which `state` borrows
-  ErrorPtr error;
   int64_t done = 0;
   for (; done < trips && going && !error; ++done) {
     if (room >= 0 && done >= room) {
@@ -894,8 +942,9 @@ ErrorPtr Plan::run_control(Instruction& instruction, Shape& shape, size_t at) {
     }
     std::vector<TensorRecord> inputs;
     if (loops) {
-      inputs.push_back(number(CLIKA_INT64, done, counter));
-      inputs.push_back(number(CLIKA_BOOL, going, flag));
+      inputs.push_back(number(CLIKA_INT64, done, counter, &error));
+      inputs.push_back(number(CLIKA_BOOL, going, flag, &error));
+      if (error) break;
     }
     inputs.insert(inputs.end(), state.begin(), state.end());
     for (int32_t k = 0; k < (loops ? 0 : control.scanned); ++k) {
@@ -911,7 +960,11 @@ ErrorPtr Plan::run_control(Instruction& instruction, Shape& shape, size_t at) {
     if (error) break;
     size_t next = 0;
     if (loops) {
-      going = *(static_cast<const uint8_t*>(results[0].storage->data()) + results[0].offset) != 0;
+      going = read_number<uint8_t>(results[0].device, results[0].data(), &error) != 0;
+      if (error) {
+        drop(&results);
+        break;
+      }
       next = 1;
     }
     for (size_t i = 0; i < carried; ++i) state[i] = results[next + i];

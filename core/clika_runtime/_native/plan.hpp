@@ -45,6 +45,7 @@ struct Instruction {
   void* python_kernel = nullptr;
   std::string op;
   int32_t node = -1;
+  int32_t device = kHostDevice;        // that a kernel runs on
   std::vector<int32_t> input_values;   // flattened sequences
   std::vector<int32_t> groups;         // see Node::groups
   std::vector<int32_t> output_values;
@@ -81,8 +82,8 @@ class Plan {
   const Graph& graph() const { return *graph_; }
   size_t instruction_count() const { return program_.size(); }
   const Instruction& instruction(size_t i) const { return program_[i]; }
-  // Of the class that ran last, or of the upper bounds where memory is planned once.
-  int64_t arena_bytes() const { return arena_bytes_; }
+  // Of the class that ran last, or of the upper bounds where memory is planned once; on all devices.
+  int64_t arena_bytes() const { return total(arena_bytes_); }
   int64_t lower_bound_bytes() const { return lower_bound_; }
   PlanCounters counters() const { return counters_; }
   // Nanoseconds of each instruction are added up while this is on.
@@ -111,7 +112,7 @@ class Plan {
     std::vector<int64_t> symbols;
     std::vector<Layout> layouts;   // per value
     std::vector<int64_t> offsets;  // per value: arena offset of a planned root, else -1
-    int64_t arena_bytes = 0;
+    std::vector<int64_t> arena_bytes;  // per device
     struct Operands {
       std::vector<clika_value> inputs, items, outputs;
     };
@@ -124,7 +125,7 @@ class Plan {
     };
     std::vector<Moving> moving;      // operands that lie elsewhere in each run
     std::vector<Moving> resting;     // operands in the arena or in captured storages
-    const char* rested = nullptr;    // the arena that `resting` points into, once `placed`
+    std::vector<const char*> rested; // the arenas that `resting` points into, once `placed`
     bool placed = false;
     uint64_t used = 0;
   };
@@ -136,7 +137,10 @@ class Plan {
     int64_t bytes;
   };
   int64_t place_buffers(const std::vector<Buffer>& order, bool tight, std::vector<int64_t>* offsets) const;
-  void plan_memory(const std::vector<int64_t>& bytes, std::vector<int64_t>* offsets, int64_t* total);
+  void plan_memory(const std::vector<int64_t>& bytes, std::vector<int64_t>* offsets, std::vector<int64_t>* totals);
+  void plan_device(int32_t device, const std::vector<int64_t>& bytes, std::vector<int64_t>* offsets, int64_t* total);
+  static int64_t total(const std::vector<int64_t>& bytes);
+  size_t arena_of(int32_t device) const;
   std::vector<int64_t> upper_sizes() const;
   ErrorPtr find_live();
   ErrorPtr check_sizes(const TensorRecord* const* inputs, const Shape& shape) const;
@@ -164,11 +168,15 @@ class Plan {
   std::vector<char*> bases_;          // per value that is a root: its data in this run
   std::vector<Storage*> holders_;     // per root: the storage of `bases_`, for bodies; borrowed
   std::vector<Access> accesses_;      // captured storages
-  int64_t arena_bytes_ = 0;
+  std::vector<int32_t> devices_;      // that values of runs lie on; each has an arena
+  std::vector<int64_t> arena_bytes_;
   int64_t lower_bound_ = 0;
-  int64_t arena_size_ = 0;
-  Storage* arena_ = nullptr;
-  std::mutex mutex_;                  // one run at a time: the arena is one
+  struct Arena {
+    Storage* storage = nullptr;
+    int64_t size = 0;
+  };
+  std::vector<Arena> arenas_;
+  std::mutex mutex_;                  // one run at a time: its arenas are the only ones
   PlanCounters counters_;
   bool profiling_ = false;
   std::vector<int64_t> nanoseconds_;

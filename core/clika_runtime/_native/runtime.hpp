@@ -65,9 +65,10 @@ class Allocator {
 };
 Allocator& host_allocator();
 // A pooled front over raw functions, for backends with memory of their own. It must outlive its blocks.
+// `raw_trim` (may be null) is told when idle blocks have gone back to it.
 std::unique_ptr<Allocator> make_pooled_allocator(void* (*raw_allocate)(int32_t, size_t, clika_stream),
                                                  void (*raw_release)(int32_t, void*, size_t, clika_stream),
-                                                 int32_t device);
+                                                 void (*raw_trim)(int32_t), int32_t device);
 
 // ---------------------------------------------------------------- events and storage
 class Lane;

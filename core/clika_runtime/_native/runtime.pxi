@@ -11,6 +11,8 @@ cdef class Stream:
     cdef Lane* lane
     cdef readonly object device
     cdef bint default
+    cdef clika_stream stream  # of a device
+    cdef int32_t number
 
     @staticmethod
     def create(device="cpu"):
@@ -18,17 +20,26 @@ cdef class Stream:
         cdef Stream result = Stream.__new__(Stream)
         result.device = Device(device)
         if device_id(result.device) > 255:
-            raise _errors.UnsupportedError(f"Stream.create: {result.device} has no streams of its own here",
-                                           "NOT_IMPLEMENTED_FOR_DEVICE")
+            raise _errors.UnsupportedError(
+                f"Stream.create: the calls on {result.device} ride on its default stream; take "
+                "Stream.default_stream(device)", "NOT_IMPLEMENTED_FOR_DEVICE")
         result.lane = Lane.create()
         return result
 
     @staticmethod
     def default_stream(device="cpu"):
-        """The calling thread's stream."""
+        """The calling thread's stream; on a device, the one that all calls ride on."""
         cdef Stream result = Stream.__new__(Stream)
         result.device = Device(device)
         result.default = True
+        cdef int32_t number = device_id(result.device)
+        cdef ErrorPtr error
+        if device_backend_of(number) is not NULL:
+            result.number = number
+            with nogil:
+                result.stream = device_stream(number, &error)
+            if result.stream is NULL:
+                raise_error(error, "Stream.default_stream")
         return result
 
     def __dealloc__(self):
@@ -43,33 +54,53 @@ cdef class Stream:
 
     def query_idle(self):
         """True when everything queued has run. Never waits."""
+        if self.stream is not NULL:
+            return device_backend_of(self.number).table.stream_query(self.stream) == 1
         return self._lane().idle()
 
     def synchronize(self):
         """Waits until everything queued has run."""
+        if self.stream is not NULL:
+            _synchronize_device(self.number)
+            return
         cdef Lane* lane = self._lane()
         with nogil:
             lane.synchronize()
 
     def native_handle(self):
-        """The backend's own stream; None on the CPU."""
-        return None
+        """The address of the backend's own stream (on CUDA a ``CUstream``); None on the CPU."""
+        if self.stream is NULL:
+            return None
+        return <uintptr_t>device_backend_of(self.number).table.stream_native_handle(self.stream)
 
     def __repr__(self):
         return f"Stream(device={self.device}, {'default' if self.default else 'worker'})"
 
 
+cdef int _synchronize_device(int32_t device) except -1:
+    cdef ErrorPtr error
+    with nogil:
+        error = synchronize_device(device)
+    if error.get() is not NULL:
+        raise_error(error, "")
+    return 0
+
+
 def synchronize(target=None):
-    """Waits until the calling thread's queued work (or a stream's, or a tensor's) has run."""
+    """Waits until the calling thread's queued work and that of the devices (or a stream's, a tensor's, a device's) has
+    run. Raises what a device failed with meanwhile."""
     if isinstance(target, Stream):
         target.synchronize()
     elif isinstance(target, Tensor):
         (<Tensor>target)._wait("synchronize")
     else:
-        if target is not None:
-            device_id(target)
-        with nogil:
-            Lane.current().synchronize()
+        numbers = [device_id(target)] if target is not None else list(_DEVICE_OF_ID)
+        if target is None or numbers[0] < 256:
+            with nogil:
+                Lane.current().synchronize()
+        for number in numbers:
+            if number > 255:
+                _synchronize_device(number)
     _collect()
 
 

@@ -73,11 +73,19 @@ cdef int32_t device_id(object device) except -2:
     known = _ID_OF_DEVICE.get(device)
     if known is not None:
         return known
-    cdef int32_t backend = ensure_backend(device.type)
+    cdef int32_t backend
+    try:
+        backend = ensure_backend(device.type)
+    except _errors.InternalError as error:
+        if not error.code_name.startswith("BACKEND_"):
+            raise
+        raise _errors.InternalError(
+            f"cannot allocate on device {device.api}:{device.index}: {error}", error.code_name) from error
     count = device_count(device.type)
     if device.index >= count:
+        here = ", ".join([f"{device.type}:{i}" for i in range(count)]) or "none"
         raise _errors.InternalError(
-            f"cannot allocate on device {device.api}:{device.index}: this machine has {count} of them",
+            f"cannot allocate on device {device.api}:{device.index}: the devices of this machine are {here}",
             "BACKEND_UNAVAILABLE",
         )
     cdef int32_t result = backend * 256 + <int32_t>device.index

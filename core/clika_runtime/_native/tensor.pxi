@@ -167,8 +167,8 @@ cdef class Tensor:
         return <uintptr_t>self.record.data()
 
     # ------------------------------------------------------------ reading
-    cdef int _wait(self, str operation) except -1:
-        """Waits for the bytes; raises what the producing call failed with."""
+    cdef int _ordered(self, str operation) except -1:
+        """Waits until what is done next with the bytes comes after what makes them: on the host, until they are there."""
         cdef ErrorPtr error
         if self.recorder is not None:
             raise _errors.ClikaRTError(
@@ -188,6 +188,17 @@ cdef class Tensor:
                 error = settle(self.record)
         if error.get() is not NULL:
             raise_error(error, "")
+        return 0
+
+    cdef int _wait(self, str operation) except -1:
+        """Waits for the bytes; raises what the producing call failed with."""
+        cdef ErrorPtr error
+        self._ordered(operation)
+        if device_backend_of(self.record.device) is not NULL:
+            with nogil:
+                error = synchronize_device(self.record.device)
+            if error.get() is not NULL:
+                raise_error(error, "")
         return 0
 
     cdef Tensor _readable(self, str operation):
@@ -232,8 +243,9 @@ cdef class Tensor:
         return array
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-        """The tensor for another array library, by the DLPack protocol: the same memory, settled."""
-        return _to_dlpack(self, max_version, dl_device, copy)
+        """The tensor for another array library, by the DLPack protocol: the same memory, settled; on a device, ordered
+        before what the receiver puts on ``stream`` (-1: no order)."""
+        return _to_dlpack(self, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self):
         return _dl_device(self)
@@ -254,6 +266,8 @@ cdef class Tensor:
         """The elements' bytes, row-major; of a packed weight as published, its payload."""
         cdef Tensor t
         if self.record.scheme != CLIKA_DENSE:
+            if self.record.device > 255:
+                return self._moved("cpu", False).bytes()
             self._wait("bytes")
             return (<char*>self.record.data())[:self.record.storage.nbytes() - self.record.offset]
         t = self._readable("bytes")
@@ -375,7 +389,7 @@ cdef class Tensor:
         source = self
         if self.record.scheme == CLIKA_DENSE and not self.record.contiguous():
             source = get_op("copy")(self)
-        source._wait("to")
+        source._ordered("to")
         result = Tensor.__new__(Tensor)
         result.record = source.record
         result.record.storage = NULL
@@ -384,11 +398,11 @@ cdef class Tensor:
         cdef size_t nbytes = source.nbytes
         result.record.storage = Storage.create(device_allocator(device), nbytes, device, False)
         if result.record.storage is NULL or (nbytes and result.record.storage.data() is NULL):
-            raise _errors.OutOfMemoryError(f"to: cannot allocate {nbytes} bytes on {target}")
+            raise_error(out_of_memory(b"to", <int64_t>nbytes, device), "to")
         with nogil:
             error = copy_device(source.record, &result.record)
         if error.get() is not NULL:
-            raise_error(error, "to")
+            raise_error(error, "")
         return result
 
     def cpu(self):
@@ -806,9 +820,7 @@ cdef Tensor _new(object shape, int32_t dtype, int32_t device, str operation):
     cdef int64_t nbytes = dense_bytes(result.record.rank, result.record.shape, dtype)
     result.record.storage = Storage.create(device_allocator(device), <size_t>nbytes, device, False)
     if result.record.storage is NULL or (nbytes and result.record.storage.data() is NULL):
-        raise _errors.OutOfMemoryError(
-            f"{operation}: cannot allocate {nbytes} bytes on {device_object(device)} for shape "
-            f"{list(result._sizes())}")
+        raise_error(out_of_memory(operation.encode(), nbytes, device), operation)
     return result
 
 

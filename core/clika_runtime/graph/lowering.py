@@ -360,7 +360,11 @@ class _Lowering:
             facts.get("carried", 0),
             facts.get("scanned", 0),
             [
-                (dtypes.by_code(meta[0]), tuple(self.recorder.size(size) for size in meta[3]))
+                (
+                    dtypes.by_code(meta[0]),
+                    tuple(self.recorder.size(size) for size in meta[3]),
+                    self.place(meta[2]),
+                )
                 for meta in metas
             ],
         )

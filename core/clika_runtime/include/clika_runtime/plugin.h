@@ -150,7 +150,9 @@ enum clika_value_kind {
   CLIKA_NONE = 0,     /* an optional argument that is absent */
   CLIKA_TENSOR = 1,
   CLIKA_SEQUENCE = 2, /* items, n_items */
-  CLIKA_OBJECT = 3    /* a host object (a PyObject*) in data */
+  CLIKA_OBJECT = 3,   /* a host object (a PyObject*) in data */
+  CLIKA_NUMBER = 4    /* a Python number as an operand of rank 0: its value, in the operand's dtype, lies at data in
+                         memory of the host. Only kernels of a device backend see this kind; others get a tensor. */
 };
 
 /* One argument or result of a call. Shapes and strides count elements; `shape` of a packed weight is
@@ -218,6 +220,9 @@ typedef struct clika_core {
   int32_t (*set_error)(const clika_call *call, int32_t status, const char *code, const char *message);
   int32_t (*cancelled)(const clika_call *call);
   void (*log)(int32_t level, const char *message); /* 0 debug, 1 info, 2 warning, 3 error */
+  /* For kernels of a device backend: memory of the call's device that belongs to the call until what it has put on
+   * its stream has run; NULL after an out-of-memory error has been set. */
+  void *(*device_scratch)(const clika_call *call, size_t bytes);
 } clika_core;
 
 typedef void *clika_stream; /* the backend's own stream, NULL where the core's lanes are used */
@@ -228,7 +233,7 @@ struct clika_call {
   uint32_t n_outputs;
   uint32_t n_attrs;
   uint32_t n_scalars;
-  uint32_t reserved;
+  uint32_t device;            /* index among the backend's devices */
   const clika_value *inputs;
   clika_value *outputs;
   const clika_attr *attrs;
@@ -292,7 +297,15 @@ typedef struct clika_pack_info {
   int64_t nbytes;
 } clika_pack_info;
 
-/* What a backend gives. Optional members may be NULL; the default is stated. */
+/* What a backend gives. Optional members may be NULL; the default is stated.
+ *
+ * Without `default_stream` it is a host backend: its memory is the host's, kernels run on the core's lanes, and a call is
+ * done when its kernel returns.
+ *
+ * With it, it is a device backend. The host cannot address what `allocate` gives. A call of the core's rides on the
+ * device's default stream: the kernel puts its work there and returns at once, with `call->stream` set and `workspace` in
+ * the device's memory. What is on one stream runs in the order of the calls, so memory that was released may be given
+ * to the next call at once. Work that goes wrong later is reported by whatever waits for the stream. */
 typedef struct clika_backend {
   uint32_t size;
   uint32_t abi;
@@ -315,7 +328,8 @@ typedef struct clika_backend {
   int32_t (*event_wait)(clika_stream stream, void *event); /* stream NULL: the host waits */
   int32_t (*event_query)(void *event);                     /* 1 done, 0 not yet, < 0 failed */
   void (*event_destroy)(void *event);
-  /* Copies; kind 0 host to device, 1 device to host, 2 device to device. Default: memcpy. */
+  /* Copies; kind 0 host to device (the host's bytes may change as soon as it returns), 1 device to host (they are there
+   * when it returns), 2 within a device. Default: memcpy. */
   int32_t (*copy)(int32_t device, void *to, const void *from, size_t bytes, int32_t kind,
                   clika_stream stream);
   /* Repacking of a weight [rows, columns], once, at load. `mode` 0 exact, 1 fast, 2 both, 3 table
@@ -325,6 +339,19 @@ typedef struct clika_backend {
   /* The way back, exact to the bit: inputs[0] packed, outputs[0] published. Default: none, and what
    * needs the published payload of a packed weight is refused by name. */
   int32_t (*unpack)(const clika_call *call);
+  /* The stream that calls of the core ride on; NULL where the device cannot be used (see `failure`). */
+  clika_stream (*default_stream)(int32_t device);
+  /* What the calling thread's last call of this table that did not return CLIKA_OK (or returned NULL) failed with:
+   * its status, a code of the error contract and a message. Default: the status alone. */
+  int32_t (*failure)(char *code, size_t code_bytes, char *message, size_t message_bytes);
+  int32_t (*stream_query)(clika_stream stream); /* 1 idle, 0 not yet, < 0 failed */
+  /* Order against a stream of another library, given by its native handle. `direction` 0: what that stream gets from
+   * now on waits for what is in ours; 1: ours waits for it. */
+  int32_t (*stream_join)(clika_stream stream, void *native, int32_t direction);
+  /* A copy between two devices of this backend, in order on both default streams. Default: through the host. */
+  int32_t (*copy_peer)(int32_t to_device, void *to, int32_t from_device, const void *from, size_t bytes);
+  /* Gives released memory that the backend still keeps back to the system. */
+  void (*trim)(int32_t device);
 } clika_backend;
 
 #ifdef __cplusplus

@@ -173,7 +173,8 @@ def _backends() -> Iterator[Finding]:
     for kind, distribution in _known.BACKENDS.items():
         if kind not in present:
             status = "broken" if kind == "cpu" else "absent"
-            yield Finding(area, kind, status, "not installed", f"pip install {distribution}")
+            fix = f"pip install {_known.EXTRAS.get(kind, distribution)}"
+            yield Finding(area, kind, status, "not installed", fix)
 
 
 def _families() -> Iterator[Finding]:

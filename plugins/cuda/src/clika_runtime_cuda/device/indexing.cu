@@ -1,0 +1,83 @@
+// gather and index_select; index and index_put_. An index outside is reported, and nothing is read or written there.
+#include "prelude.cuh"
+
+CLIKA_INLINE void move_element(char* to, const char* from, int bytes) {
+  switch (bytes) {
+    case 1: *reinterpret_cast<u8*>(to) = *reinterpret_cast<const u8*>(from); return;
+    case 2: *reinterpret_cast<u16*>(to) = *reinterpret_cast<const u16*>(from); return;
+    case 4: *reinterpret_cast<u32*>(to) = *reinterpret_cast<const u32*>(from); return;
+    default: *reinterpret_cast<u64*>(to) = *reinterpret_cast<const u64*>(from); return;
+  }
+}
+CLIKA_INLINE i64 index_at(const void* p, int dtype, i64 offset) {
+  return dtype == kInt64 ? static_cast<const i64*>(p)[offset] : static_cast<const int*>(p)[offset];
+}
+
+extern "C" __global__ void gather_elements(const __grid_constant__ Gather g) {
+  const i64 step = static_cast<i64>(gridDim.x) * blockDim.x;
+  for (i64 at = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; at < g.n; at += step) {
+    const i64 index = index_at(g.index, g.index_dtype, offset_of<i64>(at, g.rank, g.shape, g.index_strides));
+    if (index < 0 || index >= g.size) {
+      report(g.reporter.to, kIndexOutside, g.reporter.op, index, g.size);
+      continue;
+    }
+    const i64 from = offset_of<i64>(at, g.rank, g.shape, g.in_strides) + index * g.stride;
+    const i64 to = offset_of<i64>(at, g.rank, g.shape, g.out_strides);
+    move_element(static_cast<char*>(g.out) + to * g.bytes, static_cast<const char*>(g.in) + from * g.bytes, g.bytes);
+  }
+}
+
+// The offset that the indices give to element `at`, and its place among the places that they can name; false where one
+// is outside.
+CLIKA_INLINE bool settled(const Picked& p, i64 at, i64* offset, i64* place) {
+  i64 here = 0, named = 0;
+  for (int k = 0; k < p.count; ++k) {
+    const i64 given = index_at(p.indices[k], p.index_dtypes[k], offset_of<i64>(at, p.rank, p.shape, p.index_strides[k]));
+    const i64 index = given < 0 ? given + p.sizes[k] : given;
+    if (index < 0 || index >= p.sizes[k]) {
+      report(p.reporter.to, kIndexOutside, p.reporter.op, given, p.sizes[k]);
+      return false;
+    }
+    here += index * p.steps[k];
+    named = named * p.sizes[k] + index;
+  }
+  *offset = here;
+  *place = named;
+  return true;
+}
+
+extern "C" __global__ void read_picked(const __grid_constant__ Picked p) {
+  const i64 step = static_cast<i64>(gridDim.x) * blockDim.x;
+  for (i64 at = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; at < p.n; at += step) {
+    i64 offset, place;
+    if (!settled(p, at, &offset, &place)) continue;
+    const i64 from = offset_of<i64>(at, p.rank, p.shape, p.picked_strides) + offset;
+    const i64 to = offset_of<i64>(at, p.rank, p.shape, p.other_strides);
+    move_element(static_cast<char*>(p.other) + to * p.bytes, static_cast<const char*>(p.picked) + from * p.bytes, p.bytes);
+  }
+}
+
+// A write: each place goes to the last of the positions that name it.
+extern "C" __global__ void claim_places(const __grid_constant__ Picked p) {
+  const i64 step = static_cast<i64>(gridDim.x) * blockDim.x;
+  for (i64 at = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; at < p.n; at += step) {
+    i64 offset, place;
+    if (!settled(p, at, &offset, &place)) continue;
+    atomicMax(&p.winners[place], offset_of<i64>(at, p.rank, p.shape, p.position_strides));
+  }
+}
+extern "C" __global__ void clear_places(const __grid_constant__ Picked p) {
+  const i64 step = static_cast<i64>(gridDim.x) * blockDim.x;
+  for (i64 at = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; at < p.positions; at += step) p.winners[at] = -1;
+}
+extern "C" __global__ void write_picked(const __grid_constant__ Picked p) {
+  const i64 step = static_cast<i64>(gridDim.x) * blockDim.x;
+  for (i64 at = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; at < p.n; at += step) {
+    i64 offset, place;
+    if (!settled(p, at, &offset, &place)) continue;
+    if (p.winners[place] != offset_of<i64>(at, p.rank, p.shape, p.position_strides)) continue;
+    const i64 to = offset_of<i64>(at, p.rank, p.shape, p.picked_strides) + offset;
+    const i64 from = offset_of<i64>(at, p.rank, p.shape, p.other_strides);
+    move_element(static_cast<char*>(p.picked) + to * p.bytes, static_cast<const char*>(p.other) + from * p.bytes, p.bytes);
+  }
+}

@@ -1,0 +1,102 @@
+"""Finds NVIDIA's libraries and starts the backend.
+
+The driver comes with the machine; the compiler of the kernels (NVRTC) and the matrix products
+(cuBLASLt) come from NVIDIA's wheels, wherever Python finds them, or from the system.
+
+- ``CLIKA_RT_CUDA_DRIVER``, ``CLIKA_RT_CUDA_NVRTC``, ``CLIKA_RT_CUDA_CUBLASLT``: the path of a
+  library, instead of the one that is found;
+- ``CLIKA_RT_CUDA_CACHE``: the folder of compiled kernels, instead of one in the user's cache.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+__all__ = ["backend", "cache_folder", "libraries", "probe"]
+
+DEVICE_SOURCES = Path(__file__).parent / "device"
+#: Majors of the toolkit whose libraries serve, newest first.
+_MAJORS = (13, 12)
+_OVERRIDES = {
+    "driver": "CLIKA_RT_CUDA_DRIVER",
+    "nvrtc": "CLIKA_RT_CUDA_NVRTC",
+    "cublaslt": "CLIKA_RT_CUDA_CUBLASLT",
+}
+
+
+def _wheel_folders() -> list[Path]:
+    """The folders of NVIDIA's wheels that hold shared libraries."""
+    try:
+        spec = importlib.util.find_spec("nvidia")
+    except (ImportError, ValueError):
+        return []
+    parts = ("lib", "bin", "bin/x86_64") if sys.platform == "win32" else ("lib",)
+    roots = [Path(root) for root in (spec.submodule_search_locations or ())] if spec else []
+    names = [f"cu{major}" for major in _MAJORS] + ["cuda_nvrtc", "cublas"]
+    places = [root / name / part for root in roots for name in names for part in parts]
+    return [place for place in places if place.is_dir()]
+
+
+def _names(library: str) -> list[str]:
+    if sys.platform == "win32":
+        if library == "driver":
+            return ["nvcuda.dll"]
+        if library == "nvrtc":
+            return ["nvrtc64_130_0.dll", "nvrtc64_120_0.dll"]
+        return [f"cublasLt64_{major}.dll" for major in _MAJORS]
+    if library == "driver":
+        return ["libcuda.so.1"]
+    stem = "libnvrtc" if library == "nvrtc" else "libcublasLt"
+    return [f"{stem}.so.{major}" for major in _MAJORS]
+
+
+def libraries(library: str) -> list[str]:
+    """Where to look for ``driver``, ``nvrtc`` or ``cublaslt``, best first: paths, then bare names
+    for the system's search. A path given in the environment stands alone."""
+    given = os.environ.get(_OVERRIDES[library])
+    if given:
+        return [given]
+    names = _names(library)
+    found: list[str] = []
+    if library != "driver":
+        folders = _wheel_folders()
+        found = [str(f / n) for n in names for f in folders if (f / n).is_file()]
+    return [*found, *names]
+
+
+def cache_folder() -> Path:
+    """The folder of compiled kernels."""
+    given = os.environ.get("CLIKA_RT_CUDA_CACHE")
+    if given:
+        return Path(given)
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("clika-runtime", appauthor=False)) / "cuda"
+
+
+def _configure() -> Any:
+    native: Any = importlib.import_module("clika_runtime_cuda._backend")
+    native.configure(
+        libraries("driver"),
+        libraries("nvrtc"),
+        libraries("cublaslt"),
+        str(DEVICE_SOURCES),
+        str(cache_folder()),
+    )
+    return native
+
+
+def probe() -> str | None:
+    """None where the backend can work, else the reason why it cannot. No device is opened."""
+    reason: str | None = _configure().probe()
+    return reason
+
+
+def backend() -> Any:
+    """The capsule ``clika_runtime.backend`` with the backend's table."""
+    return _configure().backend()

@@ -1,0 +1,216 @@
+// The device's side of CUDA C++ on the host, for kernels of the tests. Threads of a block run one after the other; where
+// the source has barriers or shuffles (EMULATED_TOGETHER) each is a fiber, and a barrier switches to the next.
+#pragma once
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <ucontext.h>
+
+#include <vector>
+
+#define __device__
+#define __global__
+#define __host__
+#define __shared__ static
+#define __forceinline__ inline
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define CLIKA_DYNAMIC_SHARED(name) char* name = emulated::dynamic_shared()
+
+struct uint3_ {
+  unsigned x, y, z;
+};
+static uint3_ threadIdx, blockIdx, blockDim, gridDim;
+
+namespace emulated {
+
+inline char* dynamic_shared() {
+  static std::vector<char> memory(232448 + 64);
+  return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
+}
+
+#if defined(EMULATED_TOGETHER)
+enum State { kReady, kAtWarp, kAtBlock, kDone };
+struct Fiber {
+  ucontext_t context;
+  State state = kReady;
+  unsigned index = 0;
+  uint32_t slot = 0;
+};
+static std::vector<Fiber> fibers;
+static std::vector<char> stacks;
+static ucontext_t scheduler;
+static Fiber* running;
+static void (*body)();
+constexpr size_t kStack = 128 << 10;
+
+static void enter() {
+  body();
+  running->state = kDone;
+  swapcontext(&running->context, &scheduler);
+}
+static void wait(State state) {
+  Fiber* me = running;
+  me->state = state;
+  swapcontext(&me->context, &scheduler);
+}
+static void run_block(unsigned threads) {
+  fibers.resize(threads);
+  stacks.resize(threads * kStack);
+  for (unsigned t = 0; t < threads; ++t) {
+    Fiber& fiber = fibers[t];
+    fiber.state = kReady;
+    fiber.index = t;
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = stacks.data() + t * kStack;
+    fiber.context.uc_stack.ss_size = kStack;
+    fiber.context.uc_link = &scheduler;
+    makecontext(&fiber.context, enter, 0);
+  }
+  for (;;) {
+    bool moved = false;
+    for (Fiber& fiber : fibers) {
+      if (fiber.state != kReady) continue;
+      running = &fiber;
+      threadIdx.x = fiber.index;
+      swapcontext(&scheduler, &fiber.context);
+      moved = true;
+    }
+    // A warp goes on when all of it waits; the block, when nobody does anything else.
+    for (unsigned w = 0; w < threads; w += 32) {
+      const unsigned end = w + 32 < threads ? w + 32 : threads;
+      bool all = true;
+      for (unsigned t = w; t < end; ++t) all = all && (fibers[t].state == kAtWarp || fibers[t].state == kDone);
+      for (unsigned t = w; t < end && all; ++t) {
+        if (fibers[t].state == kAtWarp) {
+          fibers[t].state = kReady;
+          moved = true;
+        }
+      }
+    }
+    if (moved) continue;
+    bool all = true, done = true;
+    for (const Fiber& fiber : fibers) {
+      all = all && (fiber.state == kAtBlock || fiber.state == kDone);
+      done = done && fiber.state == kDone;
+    }
+    if (done) return;
+    if (!all) __builtin_trap();  // a barrier that not all threads reach
+    for (Fiber& fiber : fibers) {
+      if (fiber.state == kAtBlock) fiber.state = kReady;
+    }
+  }
+}
+#endif
+
+template <class Kernel>
+void run(const Kernel& kernel, unsigned gx, unsigned gy, unsigned gz, unsigned threads) {
+  gridDim = {gx, gy, gz};
+  blockDim = {threads, 1, 1};
+  threadIdx = {0, 0, 0};
+  for (unsigned z = 0; z < gz; ++z) {
+    for (unsigned y = 0; y < gy; ++y) {
+      for (unsigned x = 0; x < gx; ++x) {
+        blockIdx = {x, y, z};
+#if defined(EMULATED_TOGETHER)
+        static const Kernel* now;
+        now = &kernel;
+        body = [] { (*now)(); };
+        run_block(threads);
+#else
+        for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) kernel();
+#endif
+      }
+    }
+  }
+}
+
+}  // namespace emulated
+
+#if defined(EMULATED_TOGETHER)
+inline void __syncthreads() { emulated::wait(emulated::kAtBlock); }
+inline void __syncwarp() { emulated::wait(emulated::kAtWarp); }
+inline uint32_t emulated_exchange(uint32_t x, unsigned from) {
+  emulated::running->slot = x;
+  emulated::wait(emulated::kAtWarp);
+  const uint32_t y = emulated::fibers[from].slot;
+  emulated::wait(emulated::kAtWarp);
+  return y;
+}
+inline uint32_t __shfl_xor_sync(unsigned, uint32_t x, int mask) {
+  return emulated_exchange(x, emulated::running->index ^ static_cast<unsigned>(mask));
+}
+inline uint32_t __shfl_sync(unsigned, uint32_t x, int lane) {
+  return emulated_exchange(x, (emulated::running->index & ~31u) | static_cast<unsigned>(lane));
+}
+#else
+inline void __syncthreads() { __builtin_trap(); }
+inline uint32_t __shfl_xor_sync(unsigned, uint32_t x, int) { __builtin_trap(); }
+#endif
+
+inline float __uint_as_float(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, 4);
+  return x;
+}
+inline uint32_t __float_as_uint(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, 4);
+  return bits;
+}
+inline float __double2float_rz(double x) {
+  float y = static_cast<float>(x);
+  if (fabs(static_cast<double>(y)) > fabs(x)) y = nextafterf(y, 0.0f);
+  return y;
+}
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
+inline double __dadd_rn(double a, double b) { return a + b; }
+template <class T>
+inline T atomicMax(T* to, T with) {
+  const T was = *to;
+  if (with > was) *to = with;
+  return was;
+}
+inline float __fdividef(float a, float b) { return a / b; }
+inline void __threadfence_system() {}
+inline uint32_t atomicCAS(uint32_t* to, uint32_t old, uint32_t with) {
+  const uint32_t was = *to;
+  if (was == old) *to = with;
+  return was;
+}
+template <class T>
+inline T atomicAdd(T* to, T by) {
+  const T was = *to;
+  *to += by;
+  return was;
+}
+using std::isinf;
+using std::signbit;
+
+inline float half_to_float(unsigned short bits) {
+  _Float16 x;
+  memcpy(&x, &bits, 2);
+  return static_cast<float>(x);
+}
+inline unsigned short float_to_half(float x) {
+  const _Float16 y = static_cast<_Float16>(x);
+  unsigned short bits;
+  memcpy(&bits, &y, 2);
+  return bits;
+}
+inline unsigned short float_to_bfloat(float x) {
+  const uint32_t bits = __float_as_uint(x);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<unsigned short>((bits >> 16) | 0x40u);
+  return static_cast<unsigned short>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+#define EMULATED_KERNEL(name, type)                                                                         \
+  extern "C" __attribute__((visibility("default"))) void run_##name(const void* argument, unsigned gx,      \
+                                                                    unsigned gy, unsigned gz, unsigned threads, unsigned) { \
+    const type& e = *static_cast<const type*>(argument);                                                    \
+    emulated::run([&] { name(e); }, gx, gy, gz, threads);                                                   \
+  }                                                                                                         \
+  extern "C" __attribute__((visibility("default"))) const size_t bytes_##name = sizeof(type);

@@ -1,0 +1,66 @@
+"""Every kernel compiles for the architectures that are supported, by the compiler itself."""
+
+import os
+
+import pytest
+
+ARCHITECTURES = ("sm_80", "sm_90", "sm_120")
+COMPILE = """
+from concurrent.futures import ThreadPoolExecutor
+from clika_runtime_cuda import _backend, start
+start._configure()
+def made(source, defines, arch):
+    try:
+        size = len(_backend.compile(source, defines, arch))
+        return size < 1000 and [source, defines, arch, "empty"]
+    except RuntimeError as error:
+        return [source, defines, arch, str(error)]
+programs = _backend.programs()
+wanted = WANTED
+with ThreadPoolExecutor(2) as pool:
+    answer = [len(wanted), [row for row in pool.map(lambda one: made(*one), wanted) if row]]
+"""
+
+
+@pytest.fixture(scope="module")
+def compiler():
+    start = pytest.importorskip("clika_runtime_cuda.start")
+    found = [path for path in start.libraries("nvrtc") if "/" in path or "\\" in path]
+    if not found:
+        pytest.skip("the wheel nvidia-cuda-nvrtc is not installed")
+    return found[0]
+
+
+def compiled(machine, compiler, shared, wanted):
+    return machine.ask(
+        COMPILE.replace("WANTED", wanted),
+        CLIKA_RT_CUDA_NVRTC=compiler,
+        CLIKA_RT_CUDA_CACHE=str(shared / "real-cubins"),
+        CLIKA_RT_CUDA_DRIVER="/nowhere/libcuda.so.1",
+    )
+
+
+def test_every_source_for_every_architecture(machine, compiler, shared):
+    """One program of each source file and compute type, three times."""
+    count, wrong = compiled(
+        machine,
+        compiler,
+        shared,
+        "[(*one, arch) for one in {(s, d[d.find('CLIKA_C='):]): (s, d) for s, d in programs}"
+        f".values() for arch in {ARCHITECTURES}]",
+    )
+    assert wrong == []
+    assert count > 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(2))
+def test_every_program(machine, compiler, shared, part):
+    """Each for one architecture, in turn; for all of them with CLIKA_CUDA_COMPILE_ALL=1."""
+    every = "[(*one, arch) for one in programs[PART::2] for arch in ARCHS]"
+    turns = "[(*one, ARCHS[i % 3]) for i, one in enumerate(programs[PART::2])]"
+    wanted = every if os.environ.get("CLIKA_CUDA_COMPILE_ALL") == "1" else turns
+    wanted = wanted.replace("PART", str(part)).replace("ARCHS", repr(ARCHITECTURES))
+    count, wrong = compiled(machine, compiler, shared, wanted)
+    assert wrong == []
+    assert count > 150

@@ -1,0 +1,165 @@
+"""The operator cases on the kernels themselves, compiled for the host.
+
+Each run takes a part of the operators, and every fourth of them as plans too."""
+
+import pytest
+
+PARTS = 6
+RUN = """
+from clika_runtime.testing import _kit, run_cases
+from clika_runtime_cuda import _backend
+_kit._load()
+names = sorted(set(_backend.operators()) & set(_kit.OPERATORS))
+answer = []
+for i, name in enumerate(names[PART::PARTS]):
+    for planned in (False, True)[: 1 + (i % 4 == 0)]:
+        for outcome in run_cases("cuda", ops=[name], planned=planned).outcomes:
+            if outcome.status != "passed":
+                answer.append([name, outcome.status, outcome.reason])
+"""
+# What is refused by name: the parameter, or the scheme of a weight.
+REFUSED = {
+    "index_put_": "accumulate=True is not served on CUDA",
+    "embedding": "dequantize: not served on cuda:0",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_cases(machine, part):
+    answer = machine.ask(RUN.replace("PARTS", str(PARTS)).replace("PART", str(part)))
+    wrong = [
+        row for row in answer if row[1] != "refused" or REFUSED.get(row[0], "\0") not in row[2]
+    ]
+    assert wrong == []
+
+
+def test_every_operator_with_a_kernel_has_cases(machine):
+    missing = machine.ask("""
+from clika_runtime.testing import _kit
+from clika_runtime_cuda import _backend
+_kit._load()
+answer = sorted(set(_backend.operators()) - set(_kit.OPERATORS))
+""")
+    assert missing == []
+
+
+def test_folds_that_several_blocks_share(machine):
+    """Sums over more elements than a block takes, along either dim; the same bits in every run."""
+    answer = machine.ask("""
+import numpy as np
+rng = np.random.default_rng(7)
+answer = []
+for shape, dim in (((70001,), None), ((3, 40000), 1), ((40000, 3), 0), ((40, 2, 5000), (0, 2))):
+    values = rng.normal(size=shape).astype(np.float32)
+    there = crt.tensor(values).to("cuda")
+    axis = dim
+    for name, want in (("sum", values.sum(axis, dtype=np.float64)),
+                       ("var", values.var(axis, ddof=1, dtype=np.float64)),
+                       ("amax", values.max(axis)), ("prod", np.float64(0))):
+        if name == "prod":
+            got = crt.argmax(there.reshape(-1)).item()
+            answer.append(got == int(values.reshape(-1).argmax()))
+            continue
+        fold = getattr(crt, name)
+        got, again = [fold(there) if dim is None else fold(there, dim) for _ in range(2)]
+        close = np.allclose(got.cpu().numpy(), want, rtol=2e-6, atol=1e-5)
+        answer.append(bool(close))
+        answer.append(got.bytes() == again.bytes())
+""")
+    assert all(answer)
+
+
+def test_long_lines(machine):
+    """Rows beyond what one pass of a block covers: softmax and norms against NumPy."""
+    answer = machine.ask("""
+import numpy as np
+rng = np.random.default_rng(3)
+x = rng.normal(size=(2, 9000)).astype(np.float32) * 4
+there = crt.tensor(x).to("cuda")
+e = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
+soft = crt.softmax(there, -1).cpu().numpy()
+rms = crt.rms_norm(there, (9000,)).cpu().numpy()
+want = x / np.sqrt((x.astype(np.float64) ** 2).mean(1, keepdims=True) + 2.0**-23)
+answer = [bool(np.allclose(soft, e / e.sum(1, keepdims=True), rtol=1e-5, atol=0)),
+          bool(np.allclose(rms, want, rtol=1e-5, atol=1e-6))]
+""")
+    assert answer == [True, True]
+
+
+PRODUCTS = """
+import numpy as np
+rng = np.random.default_rng(5)
+def draw(*shape):
+    return rng.normal(size=shape).astype(np.float32)
+pairs = [(draw(5, 7), draw(7, 3)), (draw(7), draw(7, 3)), (draw(5, 7), draw(7)),
+         (draw(7), draw(7)), (draw(7, 5).T, draw(3, 7).T), (draw(2, 4, 5, 7), draw(4, 7, 3)),
+         (draw(6, 5, 7), draw(7, 3)), (draw(2, 3, 5, 7).swapaxes(0, 1), draw(3, 1, 7, 4)),
+         (draw(1, 7), draw(7, 1)), (draw(3, 5, 1), draw(3, 1, 4)),
+         (draw(5, 14)[:, ::2], draw(7, 3)), (draw(40, 70), draw(70, 35))]
+def on_device(x):
+    base = x
+    while base.base is not None:
+        base = base.base
+    there = crt.tensor(np.ascontiguousarray(base)).to("cuda")
+    steps = [s // 4 for s in x.strides]
+    return there.as_strided(x.shape, steps)
+answer = []
+for left, right in pairs:
+    got = crt.matmul(on_device(left), on_device(right)).cpu()
+    want = left.astype(np.float64) @ right.astype(np.float64)
+    close = np.allclose(got.tolist(), want, rtol=1e-5, atol=1e-5)
+    answer.append(got.shape == want.shape and bool(close))
+"""
+
+
+def test_products_through_the_library(machine):
+    """Every arrangement of strides and batches is told to the library as it is."""
+    right, served = machine.ask(
+        PRODUCTS
+        + """
+lt = ctypes.CDLL(os.environ["CLIKA_RT_CUDA_CUBLASLT"])
+answer = [answer, lt.fake_products() >= len(pairs) - 1]
+"""
+    )
+    assert all(right) and served
+
+
+def test_products_without_the_library(machine, tmp_path):
+    right = machine.ask(PRODUCTS, CLIKA_RT_CUDA_CUBLASLT=str(tmp_path / "none.so"))
+    assert all(right)
+
+
+def test_index_outside_is_reported_and_harms_nothing(machine):
+    answer = machine.ask("""
+table = crt.tensor([[1.0, 2.0], [3.0, 4.0]]).to("cuda")
+ids = crt.tensor([0, 5], device="cuda")
+rows = crt.embedding(table, ids)
+answer = [said(rows.tolist)[2], crt.embedding(table, crt.tensor([1], device="cuda")).tolist(),
+          said(crt.gather(table, 0, crt.tensor([[7, 0]], device="cuda")).tolist)[2],
+          said(table[crt.tensor([2], device="cuda")].tolist)[2]]
+""")
+    assert answer == [
+        "embedding: index 5 is outside 0 .. 1",
+        [[3.0, 4.0]],
+        "gather: index 7 is outside 0 .. 1",
+        "index: index 2 is outside 0 .. 1",
+    ]
+
+
+def test_last_of_equal_indices_stays(machine):
+    answer = machine.ask("""
+x = crt.zeros(3, device="cuda")
+x[crt.tensor([1, 1, 1, 0], device="cuda")] = crt.tensor([1.0, 2.0, 3.0, 4.0]).to("cuda")
+mask = crt.tensor([True, False, True], device="cuda")
+y = x[mask]
+x[mask] = 9.0
+answer = [y.tolist(), x.tolist()]
+""")
+    assert answer == [[4.0, 0.0], [9.0, 3.0, 9.0]]
+
+
+def test_what_has_no_kernel_is_refused(machine):
+    kind, code, text = machine.ask('answer = said(crt.sort, crt.tensor([2.0, 1.0]).to("cuda"))')
+    assert (kind, code) == ("UnsupportedError", "NOT_IMPLEMENTED")
+    assert "not served on cuda:0" in text
