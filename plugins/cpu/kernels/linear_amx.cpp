@@ -74,31 +74,40 @@ CLIKA_AMX void multiply_tiles(const uint8_t* panel, int64_t parts, const uint8_t
   shapes.set(1, T, 4 * kWords);
   shapes.set(2, kWords, 64);
   _tile_loadconfig(&shapes);
-  alignas(64) int32_t totals[kTileTokens * W];
+  // A stored tile can be read some time later only: products run ahead of what is made of them.
+  constexpr int kAhead = 2;
+  alignas(64) int32_t totals[kAhead + 1][kTileTokens * W];
+  const int64_t steps = parts * H;
+  const auto multiply = [&](int64_t step) CLIKA_AMX {
+    const int64_t i = step / H;
+    const int64_t h = step % H;
+    _tile_zero(0);
+    _tile_loadd(1, tokens + i * act + h * 4 * kWords, kBlock);
+    _tile_loadd(2, panel + i * Part::kBytes + h * kWords * 64, 64);
+    _tile_dpbsud(0, 1, 2);
+    _tile_stored(0, totals[step % (kAhead + 1)], 64);
+  };
   vf sum[kTileTokens];
 #pragma GCC unroll 16
   for (int64_t t = 0; t < T; ++t) sum[t] = load(sums + t * W);
-  for (int64_t i = 0; i < parts; ++i) {
+  for (int64_t step = 0; step < std::min<int64_t>(kAhead, steps); ++step) multiply(step);
+  for (int64_t step = 0; step < steps; ++step) {
+    if (step + kAhead < steps) multiply(step + kAhead);
+    const int64_t i = step / H;
+    const int h = static_cast<int>(step % H);
     const Part part{panel + i * Part::kBytes};
     const uint8_t* block = tokens + i * act;
     const float* d = reinterpret_cast<const float*>(block + T * kBlock);
-    const uint32_t* s = reinterpret_cast<const uint32_t*>(d + T);
-#pragma GCC unroll 2
-    for (int h = 0; h < H; ++h) {
-      _tile_zero(0);
-      _tile_loadd(1, block + h * 4 * kWords, kBlock);
-      _tile_loadd(2, part.at + h * kWords * 64, 64);
-      _tile_dpbsud(0, 1, 2);
-      _tile_stored(0, totals, 64);
-      const vf scale = part.scale(0, h);
-      const vf minimum = minimum_of(part, 0, h);
+    const uint32_t* s = reinterpret_cast<const uint32_t*>(d + T) + h * T;
+    const int32_t* products = totals[step % (kAhead + 1)];
+    const vf scale = part.scale(0, h);
+    const vf minimum = minimum_of(part, 0, h);
 #pragma GCC unroll 16
-      for (int64_t t = 0; t < T; ++t) {
-        vi total = (vi)_mm512_load_si512(totals + t * W);
-        if constexpr (!kMinimum) total += splat_int(static_cast<int32_t>(s[h * T + t]));
-        sum[t] = fma(to_floats(total), scale * splat(d[t]), sum[t]);
-        if constexpr (kMinimum) sum[t] = fma(minimum, splat(float_of(s[h * T + t])), sum[t]);
-      }
+    for (int64_t t = 0; t < T; ++t) {
+      vi total = (vi)_mm512_load_si512(products + t * W);
+      if constexpr (!kMinimum) total += splat_int(static_cast<int32_t>(s[t]));
+      sum[t] = fma(to_floats(total), scale * splat(d[t]), sum[t]);
+      if constexpr (kMinimum) sum[t] = fma(minimum, splat(float_of(s[t])), sum[t]);
     }
   }
   _tile_release();
