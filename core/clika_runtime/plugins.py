@@ -930,27 +930,38 @@ def backend_for(kind: str) -> Row:
 
 def probe(kind: str) -> str | None:
     """None when the backend of that device kind is installed and can work here, else the reason."""
+    return _probed(kind)[0]
+
+
+def _probed(kind: str) -> tuple[str | None, str]:
+    """A probe's reason and its code: that of the `InternalError` it raised, or
+    ``BACKEND_UNAVAILABLE``."""
     try:
         row = backend_for(kind)
     except InternalError as error:
-        return str(error)
+        return str(error), error.code_name
+    code = "BACKEND_UNAVAILABLE"
     if not row.spec.probe:
-        return None
+        return None, ""
     try:
         reason = _resolve(row.spec.probe)()
+    except InternalError as error:
+        if error.code_name.startswith("BACKEND_"):
+            return str(error), error.code_name
+        return f"{row.entry.label}: its probe failed: {_said(error)}", code
     except BaseException as error:
-        return f"{row.entry.label}: its probe failed: {_said(error)}"
-    return reason if reason is None or isinstance(reason, str) else _shown(reason, 400)
+        return f"{row.entry.label}: its probe failed: {_said(error)}", code
+    return reason if reason is None or isinstance(reason, str) else _shown(reason, 400), code
 
 
 def load_backend(kind: str) -> Any:
     """The backend of that device kind: a PyCapsule ``clika_runtime.backend`` or a pure-Python
-    backend object. The probe is asked first; `InternalError` with ``BACKEND_UNAVAILABLE`` carries
-    its reason."""
+    backend object. The probe is asked first; `InternalError` carries its reason, with the code
+    that it raised (``BACKEND_DRIVER_ABSENT``) or ``BACKEND_UNAVAILABLE``."""
     row = backend_for(kind)
-    reason = probe(kind)
+    reason, code = _probed(kind)
     if reason is not None:
-        raise InternalError(f"The {kind} backend cannot work here: {reason}", "BACKEND_UNAVAILABLE")
+        raise InternalError(f"The {kind} backend cannot work here: {reason}", code)
     value = load(row)
     if type(value).__name__ != "PyCapsule" and callable(value):
         return _made_once(row, value)

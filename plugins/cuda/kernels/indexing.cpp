@@ -166,7 +166,11 @@ int32_t run_index_put(const clika_call* call) {
     const int32_t own = d - (p.rank - values.rank);
     p.other_strides[d] = own >= 0 && values.shape[own] != 1 ? values.strides[own] : 0;
   }
-  p.other = values.data;
+  if (values.kind == CLIKA_NUMBER) {
+    std::memcpy(&p.number, values.data, sizeof(p.number));
+  } else {
+    p.other = values.data;
+  }
   p.winners = static_cast<clika_device::i64*>(
       call->core->device_scratch(call, static_cast<size_t>(p.positions) * sizeof(clika_device::i64)));
   if (p.winners == nullptr) return CLIKA_UNAVAILABLE;

@@ -159,6 +159,45 @@ answer = [y.tolist(), x.tolist()]
     assert answer == [[4.0, 0.0], [9.0, 3.0, 9.0]]
 
 
+def test_a_number_is_written_to_the_places(machine):
+    """A number lies in memory of the host, which no kernel may read: it rides in the launch."""
+    answer = machine.ask("""
+answer = []
+for dtype in ("float32", "bfloat16", "int64", "int8", "bool"):
+    x = crt.zeros(2, 3, dtype=getattr(crt, dtype), device="cuda")
+    x[crt.tensor([1], device="cuda"), crt.tensor([0, 2], device="cuda")] = 1
+    answer.append([[int(v) for v in row] for row in x.tolist()])
+""")
+    assert answer == [[[0, 0, 0], [1, 0, 1]]] * 5
+
+
+def test_the_driver_refuses_memory_of_the_host(machine):
+    """The pretended driver faults as a GPU does: on addresses of the host."""
+    answer = machine.ask("""
+import numpy as np
+class Pretended:  # says that its memory is the device's
+    def __init__(self):
+        self.memory = np.ones(1 << 16, np.float32)
+        self.device = crt.zeros(1, device="cuda")
+    def __dlpack_device__(self):
+        return (2, 0)
+    def __dlpack__(self, **_):
+        capsule = self.device.__dlpack__()
+        name = ctypes.pythonapi.PyCapsule_GetName
+        name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+        get = ctypes.pythonapi.PyCapsule_GetPointer
+        get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        at = get(capsule, name(capsule))
+        ctypes.c_void_p.from_address(at).value = self.memory.ctypes.data
+        return capsule
+given = Pretended()
+wrong = crt.from_dlpack(given)
+answer = said((wrong + 1).tolist)
+""")
+    assert answer[0] == "InternalError"
+    assert "add failed with CUDA_ERROR_ILLEGAL_ADDRESS" in answer[2]
+
+
 def test_what_has_no_kernel_is_refused(machine):
     kind, code, text = machine.ask('answer = said(crt.sort, crt.tensor([2.0, 1.0]).to("cuda"))')
     assert (kind, code) == ("UnsupportedError", "NOT_IMPLEMENTED")

@@ -6,7 +6,10 @@ PROBE = 'answer = [plugins.probe("cuda"), crt.cuda.is_available(), str(crt.Devic
 
 
 def test_no_driver(machine, tmp_path):
-    reason, available, gpu = machine.ask(PROBE, CLIKA_RT_CUDA_DRIVER=str(tmp_path / "libcuda.so.1"))
+    missing = str(tmp_path / "libcuda.so.1")
+    use = "answer = said(crt.zeros, 2, device='cuda')"
+    assert machine.ask(use, CLIKA_RT_CUDA_DRIVER=missing)[1] == "BACKEND_DRIVER_ABSENT"
+    reason, available, gpu = machine.ask(PROBE, CLIKA_RT_CUDA_DRIVER=missing)
     assert reason.startswith("no NVIDIA driver: ")
     assert "libcuda.so.1" in reason
     assert (available, gpu) == (False, "cpu")

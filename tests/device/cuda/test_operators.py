@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
-from clika_runtime.errors import UnsupportedError
-from clika_runtime.testing import _kit
+from tests.device.cuda.worker import Worker
 
 try:
     from clika_runtime_cuda import _backend
@@ -18,46 +17,22 @@ except ImportError:  # not built here: conftest skips, and says so
     NAMES = []
 
 
-def difference(case: Any) -> float:
-    """The largest distance between the two backends' results, in units of the largest value."""
-    worst = 0.0
-    there, _ = _kit.call(case, "cuda")
-    here, _ = _kit.call(case, "cpu")
-    for a, b in zip(there, here, strict=True):
-        x, y = (_kit.read(t).astype(np.float64) for t in (a, b))
-        finite = np.isfinite(x) & np.isfinite(y)
-        if finite.any():
-            scale = max(float(np.abs(y[finite]).max()), 1e-30)
-            worst = max(worst, float(np.abs(x[finite] - y[finite]).max()) / scale)
-    return worst
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    worker = Worker()
+    yield worker
+    worker.close()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_operator(gpu, name):
-    counts = {"passed": 0, "refused": 0, "beside_cpu": 0.0}
-    gpu["operators"][name] = counts
-    wrong = []
-    try:
-        cases = _kit.cases(name)
-    except ImportError as error:
-        pytest.skip(f"the cases need a package: {error}")
-    for case in cases:
-        for planned in (False, True):
-            try:
-                _kit.check_case(case, "cuda", planned=planned)
-            except UnsupportedError as error:
-                counts["refused"] += 1
-                assert "cuda" in str(error).lower(), error
-            except AssertionError as error:
-                wrong.append(f"planned={planned}: {error}")
-            else:
-                counts["passed"] += 1
-        try:
-            counts["beside_cpu"] = max(counts["beside_cpu"], difference(case))
-        except UnsupportedError:
-            pass
-    assert not wrong, "\n".join(wrong[:20])
-    assert counts["passed"]
+def test_operator(gpu, worker, name):
+    answer = worker.ask(name)
+    gpu["operators"][name] = {key: value for key, value in answer.items() if key != "wrong"}
+    if "skip" in answer:
+        pytest.skip(answer["skip"])
+    assert "fault" not in answer, answer["fault"]
+    assert not answer["wrong"], "\n".join(answer["wrong"][:20])
+    assert answer["passed"]
 
 
 def test_the_same_bits_in_every_run(gpu):

@@ -162,7 +162,8 @@ def _backends() -> Iterator[Finding]:
                 count = len(device.enumerate_devices(kind))
             except BaseException as error:
                 # A backend whose hardware is not here is installed for nothing, not broken.
-                unavailable = getattr(error, "code_name", "") == "BACKEND_UNAVAILABLE"
+                without = ("BACKEND_UNAVAILABLE", "BACKEND_DRIVER_ABSENT")
+                unavailable = getattr(error, "code_name", "") in without
                 status = "absent" if unavailable and kind != "cpu" else "broken"
                 fix = f"pip install --force-reinstall --no-deps {row.distribution}=={row.version}"
                 yield Finding(area, kind, status, f"{label}: {_text(error)}", fix)

@@ -17,11 +17,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from clika_runtime.errors import InternalError
+
 __all__ = ["backend", "cache_folder", "libraries", "probe"]
 
 DEVICE_SOURCES = Path(__file__).parent / "device"
 #: Majors of the toolkit whose libraries serve, newest first.
 _MAJORS = (13, 12)
+#: How the reason begins where the machine has no driver (driver.cpp).
+_NO_DRIVER = "no NVIDIA driver: "
 _OVERRIDES = {
     "driver": "CLIKA_RT_CUDA_DRIVER",
     "nvrtc": "CLIKA_RT_CUDA_NVRTC",
@@ -92,8 +96,11 @@ def _configure() -> Any:
 
 
 def probe() -> str | None:
-    """None where the backend can work, else the reason why it cannot. No device is opened."""
+    """None where the backend can work, else the reason why it cannot. No device is opened.
+    Without a driver: `InternalError` with ``BACKEND_DRIVER_ABSENT``."""
     reason: str | None = _configure().probe()
+    if reason is not None and reason.startswith(_NO_DRIVER):
+        raise InternalError(reason, "BACKEND_DRIVER_ABSENT")
     return reason
 
 

@@ -1,10 +1,12 @@
 // A CUDA driver for tests: devices are memory of the host, and streams run when somebody waits for them, never before.
-// So whoever reads too early, or reuses memory too early, sees it. Kernels are modules of nvrtc.cpp and really run.
+// So whoever reads too early, or reuses memory too early, sees it. Kernels are modules of nvrtc.cpp and really run; one
+// that is given an address of the host, or of memory that was released, fails as on a GPU (700).
 //
 // FAKE_CUDA_DEVICES (1), FAKE_CUDA_VERSION (13000), FAKE_CUDA_CAPABILITY (90), FAKE_CUDA_MEMORY (1 GiB) describe the machine.
 // fake_fail(name, nth, result) makes the nth call of a function from now on fail (0: every call); "kernel" is the run of a
 // launch.
 #include <dlfcn.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -121,6 +123,28 @@ bool is_pinned(const void* data) {
   if (found == pinned.begin()) return false;
   --found;
   return at < found->first + found->second;
+}
+// Whether a word of a launch's argument is an address that a GPU cannot reach: memory of this process that is no block
+// of a device. Numbers are no such words: they lie below, above, or where nothing is mapped.
+bool is_out_of_reach(Pointer word) {
+  constexpr Pointer kLowest = Pointer{1} << 40, kHighest = Pointer{1} << 47;
+  if (word < kLowest || word >= kHighest) return false;
+  if (inside(word, 0) || is_pinned(reinterpret_cast<const void*>(word))) return false;
+  const Pointer page = static_cast<Pointer>(sysconf(_SC_PAGESIZE));
+  unsigned char resident = 0;
+  return mincore(reinterpret_cast<void*>(word / page * page), page, &resident) == 0;
+}
+// An argument is words; the one behind the address of the report, which is pinned memory, names the operator and is
+// read by the host alone.
+bool reaches_the_host(const std::string& argument) {
+  bool after_report = false;
+  for (size_t at = 0; at + sizeof(Pointer) <= argument.size(); at += sizeof(Pointer)) {
+    Pointer word = 0;
+    std::memcpy(&word, argument.data() + at, sizeof(word));
+    if (!after_report && is_out_of_reach(word)) return true;
+    after_report = is_pinned(reinterpret_cast<const void*>(word));
+  }
+  return false;
 }
 Result give(Pointer* data, size_t bytes, int of) {
   if (used[of] + kept[of] + static_cast<int64_t>(bytes) > memory_of_device()) return 2;
@@ -415,6 +439,7 @@ API Result cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz,
   launches += known->name + "\n";
   put(stream_of(stream), [=] {
     if (const Result failed = counted("kernel")) return failed;
+    if (reaches_the_host(*argument)) return 700;
     known->run(argument->data(), gx, gy, gz, bx, shared);
     return 0;
   });

@@ -133,7 +133,8 @@ struct Picked {
   i64 sizes[kMaxRank], steps[kMaxRank];   // of the dims that are indexed
   int index_dtypes[kMaxRank];
   void* picked;    // the indexed tensor
-  void* other;     // the result, or the values
+  void* other;     // the result, or the values; null: one number for every place
+  i64 number;
   i64 shape[kMaxRank], picked_strides[kMaxRank], other_strides[kMaxRank];
   i64 n;
   i64* winners;    // of a write: which element of `other` each place gets, so that equal indices have one outcome

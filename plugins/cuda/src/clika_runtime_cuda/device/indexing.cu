@@ -78,6 +78,8 @@ extern "C" __global__ void write_picked(const __grid_constant__ Picked p) {
     if (p.winners[place] != offset_of<i64>(at, p.rank, p.shape, p.position_strides)) continue;
     const i64 to = offset_of<i64>(at, p.rank, p.shape, p.picked_strides) + offset;
     const i64 from = offset_of<i64>(at, p.rank, p.shape, p.other_strides);
-    move_element(static_cast<char*>(p.picked) + to * p.bytes, static_cast<const char*>(p.other) + from * p.bytes, p.bytes);
+    const char* value = p.other == nullptr ? reinterpret_cast<const char*>(&p.number)
+                                           : static_cast<const char*>(p.other) + from * p.bytes;
+    move_element(static_cast<char*>(p.picked) + to * p.bytes, value, p.bytes);
   }
 }
