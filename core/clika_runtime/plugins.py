@@ -179,7 +179,8 @@ class BackendSpec(Spec):
     """A backend. ``kinds`` are the device kinds it drives (``"cpu"``). ``load`` names a PyCapsule
     of ``plugin.h``, a pure-Python backend object, or a function without arguments that returns one
     of them. ``probe``, where given, names a function without arguments that returns None when the
-    backend can work here, else the reason; it must not load the backend's own code."""
+    backend can work here, else the reason; it must not load the backend's own code. It may raise
+    `InternalError` with the reason and a code of backends (``BACKEND_DRIVER_ABSENT``) instead."""
 
     kinds: tuple[str, ...]
     load: str

@@ -192,6 +192,7 @@ class Pretended:  # says that its memory is the device's
         return capsule
 given = Pretended()
 wrong = crt.from_dlpack(given)
+crt.cuda.synchronize()
 answer = said((wrong + 1).tolist)
 """)
     assert answer[0] == "InternalError"
