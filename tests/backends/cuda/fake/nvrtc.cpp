@@ -70,7 +70,9 @@ API int nvrtcCompileProgram(void* program, int n, const char* const* options) {
   }
   write_file(folder + "/" + p->name + ".cpp", text);
   std::string command = std::string(std::getenv("CXX") != nullptr ? std::getenv("CXX") : "c++") +
-                        " -std=c++17 -O1 -w -fPIC -shared -ffp-contract=off -DCLIKA_EMULATED=1 -I" + folder +
+                        " -std=c++17 -O1 -w -fPIC -shared -ffp-contract=off " +
+                        // A misaligned access ends the process, as it ends a GPU's context.
+                        "-fsanitize=alignment -fsanitize-undefined-trap-on-error -DCLIKA_EMULATED=1 -I" + folder +
                         " -include " + std::getenv("FAKE_CUDA_EMULATION");
   for (int i = 0; i < n; ++i) {
     if (std::strncmp(options[i], "-D", 2) == 0) command += std::string(" '") + options[i] + "'";
