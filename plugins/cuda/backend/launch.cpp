@@ -107,7 +107,7 @@ clika_device::Elementwise elementwise_of(const clika_value* const* in, int count
     operand.dtype = in[k]->dtype;
     if (in[k]->kind == CLIKA_NUMBER) {
       operand.is_number = 1;
-      std::memcpy(&operand.number, in[k]->data, sizeof(operand.number));
+      std::memcpy(&operand.number, in[k]->data, static_cast<size_t>(size_of(in[k]->dtype)));
       continue;
     }
     operand.data = in[k]->data;

@@ -167,7 +167,7 @@ int32_t run_index_put(const clika_call* call) {
     p.other_strides[d] = own >= 0 && values.shape[own] != 1 ? values.strides[own] : 0;
   }
   if (values.kind == CLIKA_NUMBER) {
-    std::memcpy(&p.number, values.data, sizeof(p.number));
+    std::memcpy(&p.number, values.data, static_cast<size_t>(size_of(values.dtype)));
   } else {
     p.other = values.data;
   }
