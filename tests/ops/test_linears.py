@@ -121,3 +121,25 @@ def test_refusals() -> None:
         crt.gated_linear(x, weight, packed("Q4_0", 17, 32, "published"))
     with pytest.raises(crt.InvalidArgumentError, match="choose one of"):
         crt.gated_linear(x, weight, weight, None, None, "relu")
+
+
+@pytest.mark.parametrize("planned", [False, True])
+@pytest.mark.parametrize("count", [8, 9, 10, 21, 63])
+def test_more_weights_than_a_kernel_takes(count: int, planned: bool) -> None:
+    """The result is that of one product after the other, and nothing is written beyond a call."""
+    x = crt.tensor(np.random.default_rng(count).standard_normal((3, 64)).astype(np.float32))
+    weights = [packed("Q4_0", 1 + index % 5, 64, "packed") for index in range(count)]
+    wanted = [crt.linear(x, weight, None, "fast").numpy() for weight in weights]
+    if planned:
+        spec = crt.TensorSpec("x", crt.float32, (3, 64))
+        graph = crt.trace(lambda given: [*crt.linears(given[0], weights, None, "fast")], [spec])
+        graph.graph.optimize()
+        graph.graph.finalize()
+        found = graph.graph.run({"x": x})
+        found = list(found.values()) if isinstance(found, dict) else found
+    else:
+        found = crt.linears(x, weights, None, "fast")
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert np.array_equal(ours.numpy(), theirs)
+    with pytest.raises(crt.InvalidArgumentError, match="more than 64 tensors"):
+        crt.linears(x, weights * 8)

@@ -1,5 +1,6 @@
 # distutils: language = c++
 # cython: language_level=3, boundscheck=False, freethreading_compatible=False, emit_code_comments=False
+# cython: allow_none_for_extension_args=False
 """The native core: tensors, operator dispatch, recording, plans, streams and memory.
 
 One extension module in parts, one part a concern; they share the C++ types declared in `native.pxi`.

@@ -1,5 +1,6 @@
 # distutils: language = c++
 # cython: language_level=3, boundscheck=False, freethreading_compatible=False, emit_code_comments=False
+# cython: allow_none_for_extension_args=False
 """The node store of a `ModelGraph` and the views of it: nodes, values, edges; queries.
 
 It knows nothing of tensors. `clika_runtime.graph` makes it a graph that traces, is edited and runs.

@@ -1,5 +1,6 @@
 # distutils: language = c++
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False, emit_code_comments=False
+# cython: allow_none_for_extension_args=False
 """Pytrees: the registry of node types, the walk over containers, tree specs, key entries.
 
 A structure is a tree of immutable `Node` objects that specs share; leaves are one object, and a node whose

@@ -1,5 +1,6 @@
 # distutils: language = c++
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False, emit_code_comments=False
+# cython: allow_none_for_extension_args=False
 """Arrays of strings as GGUF has them, of which a vocabulary is a hundred thousand: a length of eight bytes
 (little-endian) and that many bytes of UTF-8, one after the other. Every length is checked against the buffer."""
 

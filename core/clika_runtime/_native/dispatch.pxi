@@ -300,7 +300,10 @@ cdef class Op:
                     integer = len(value)
                     key_bytes(&key, &integer, 8)
                     if frame.n_inputs + integer > 64:
-                        return self._in_parts(slots, i)
+                        # Later arguments may still be missing.
+                        return self._in_parts(
+                            [self.args[k].default if slots[k] is NULL else <object>slots[k]
+                             for k in range(self.n_args)], i)
                     frame.groups[frame.n_groups] = <int32_t>integer
                     frame.n_groups += 1
                     for item in value:
@@ -371,9 +374,8 @@ cdef class Op:
         kind = "a sequence of tensors" if arg.sequence else "a tensor or a number" if arg.number else "a tensor"
         return TypeError(f"{self.name}: {arg.name} must be {kind}, got {type(value).__name__}{hint}")
 
-    cdef object _in_parts(self, PyObject** slots, int i):
-        # More tensors than one call carries: join them in runs first. Later arguments may still be missing.
-        values = [self.args[k].default if slots[k] is NULL else <object>slots[k] for k in range(self.n_args)]
+    cdef object _in_parts(self, list values, int i):
+        # More tensors than one call carries: join them in runs first.
         if self.name == "stack":
             dim = values[1]
             return get_op("cat")([get_op("unsqueeze")(item, dim) for item in values[i]], dim)
@@ -752,6 +754,10 @@ cdef class Op:
     cdef object _kernel_for(self, Binding* made, list metas, list groups, list entering, list outputs,
                             int32_t device):
         """Finds the backend's kernel: True, or the reason why there is none. ``metas`` are flattened."""
+        if len(metas) > 64:
+            return "a kernel takes at most 64 tensors"
+        if len(outputs) > 8:
+            return "a kernel gives at most 8 results"
         cdef clika_value items[64]
         cdef clika_value inputs[16]
         cdef clika_value results[8]

@@ -401,6 +401,10 @@ cdef class GraphRecorder(Recording):
             elif isinstance(value, (list, tuple)):
                 values[i] = [self._newest(<Tensor>item) for item in value]
         metas, tensors = op._metas(values)
+        if len(tensors) > 64:
+            for i in range(op.n_args):
+                if isinstance(values[i], (list, tuple)) and op.sequence[i]:
+                    return op._in_parts(values, i)
         cdef int32_t device = op._device(metas, tensors)
         results = record.infer(*metas)
         single = not isinstance(results, (tuple, list))

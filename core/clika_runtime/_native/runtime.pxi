@@ -196,10 +196,13 @@ def pack_weights(list weights, list modes, *, bint drop_source=True):
     cdef Tensor weight, result
     cdef ErrorPtr error
     cdef size_t i
-    for weight, mode in zip(weights, modes, strict=True):
+    for given, mode in zip(weights, modes, strict=True):
+        if type(given) is not Tensor:
+            raise TypeError(f"pack_weight: a weight must be a tensor, got {type(given).__name__}")
+        weight = given
         if mode not in _PACK_MODES:
-            raise ValueError(
-                f"mode: {mode!r} is not a PackMode; choose one of {', '.join(map(repr, _PACK_MODES))}")
+            raise invalid(
+                f"mode: {mode!r:.80} is not a PackMode; choose one of {', '.join(map(repr, _PACK_MODES))}")
         if weight.record.device == 0:
             ensure_backend("cpu")
         weight._wait("pack_weight")

@@ -96,7 +96,7 @@ class MappedFile:
     __slots__ = ("bytes", "map", "path", "size")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.fspath(path)
+        self.path = os.fsdecode(path)
         descriptor = _open(path)
         try:
             self.size = os.fstat(descriptor).st_size

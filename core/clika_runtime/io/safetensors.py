@@ -198,7 +198,7 @@ class SafetensorsFile:
     __slots__ = ("_parts", "metadata", "path", "tensors")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.fspath(path)
+        self.path = os.fsdecode(path)
         weight_map = _read_index(self.path) if self.path.endswith(".json") else None
         if weight_map is None:
             shard = _Shard(path, 0)
@@ -317,8 +317,8 @@ def write_safetensors(
     The header keeps the order of ``tensors``; the bytes are laid out with the widest elements
     first, so that every tensor starts at a multiple of its element's size. The file appears under
     its name only when it is complete: it is written beside it and renamed. Errors:
-    ``InvalidArgumentError`` for a name, dtype or byte count that does not fit, ``NotFoundError``
-    for a missing directory.
+    ``InvalidArgumentError`` for a name, dtype or byte count that does not fit and for a header that
+    no reader would take, ``NotFoundError`` for a missing directory.
     """
     target = os.fsdecode(path)
     if not target:
@@ -365,8 +365,19 @@ def write_safetensors(
         end = position + sizes[name]
         header[name]["data_offsets"] = [position, end]
         position = end
-    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    try:
+        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError as error:
+        raise invalid(
+            target, f"{shown(error.object[error.start])} in a name or in {_METADATA} is no UTF-8"
+        ) from error
     text += b" " * (-(len(text) + 8) % ALIGNMENT)
+    if len(text) > MAX_HEADER_BYTES:
+        raise invalid(
+            target,
+            f"names and {_METADATA} make a header of {len(text)} bytes, at most {MAX_HEADER_BYTES} "
+            "can be read again",
+        )
 
     def chunks() -> Iterator[bytes | memoryview]:
         yield struct.pack("<Q", len(text)) + text

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ CONFIG_NAME = "adapter_config.json"
 WEIGHTS_NAME = "adapter_model.safetensors"
 _CONFIG_LIMIT = 16 << 20
 _MOST_RANK = 1 << 16
+_MOST_NAME = 256  # characters of a tensor's name: what is done with a name's parts is bounded by it
 _PEFT_NAME = re.compile(r"(?:base_model\.model\.)?(?P<base>.+)\.lora_(?P<part>[AB])\.weight")
 _GGUF_NAME = re.compile(r"(?P<base>.+)\.lora_(?P<part>[ab])")
 _PLAIN_NAME = re.compile(r"[\w.]+")
@@ -116,7 +117,7 @@ def _open_peft(config: Path, weights: Path) -> AdapterFile:
     def scale(base: str, found: int) -> float:
         if found != rank and not ranks_differ:
             raise _malformed(weights, f"'{base}' has rank {found}, {config.name} says r = {rank}")
-        ours = next((own[name] for name in own if _ends(base, name)), alpha)
+        _, ours = min((own[end] for end in _ends(base) if end in own), default=(0, alpha))
         return float(ours / (math.sqrt(found) if rooted else found))
 
     pairs = _pairs(weights, file.tensors, _PEFT_NAME, scale)
@@ -143,8 +144,9 @@ def _refuse(fields: Fields) -> None:
         )
 
 
-def _own_alphas(fields: Fields) -> dict[str, float]:
-    """``alpha_pattern``: alphas of single modules, by the ends of their names."""
+def _own_alphas(fields: Fields) -> dict[str, tuple[int, float]]:
+    """``alpha_pattern``: alphas of single modules, by the ends of their names, each with its place:
+    of several that fit the first one counts."""
     section = fields.section("alpha_pattern")
     if section is None:
         return {}
@@ -152,7 +154,10 @@ def _own_alphas(fields: Fields) -> dict[str, float]:
         # An expression from a file could take forever to match.
         if not _PLAIN_NAME.fullmatch(str(name)):
             raise section.unsupported(str(name)[:80], "is an expression; served are plain names")
-    return {name: section.number(name, low=-1e6, high=1e6) for name in section.raw}
+    return {
+        name: (place, section.number(name, low=-1e6, high=1e6))
+        for place, name in enumerate(section.raw)
+    }
 
 
 def _check_targets(fields: Fields, pairs: Mapping[str, Pair]) -> None:
@@ -162,15 +167,21 @@ def _check_targets(fields: Fields, pairs: Mapping[str, Pair]) -> None:
         return
     if not isinstance(targets, list) or not all(isinstance(name, str) for name in targets):
         raise fields.fail("target_modules", f"must be a list of names, found {targets!r:.80}")
-    for name in targets:
-        if not any(_ends(base, name) for base in pairs):
-            raise fields.fail(
-                "target_modules", f"lists '{name:.80}', the file has no tensors of it"
-            )
+    missing = dict.fromkeys(targets)
+    for base in pairs:
+        for end in _ends(base):
+            missing.pop(end, None)
+    for name in missing:
+        raise fields.fail("target_modules", f"lists '{name:.80}', the file has no tensors of it")
 
 
-def _ends(base: str, name: str) -> bool:
-    return base == name or base.endswith(f".{name}")
+def _ends(base: str) -> Iterator[str]:
+    """The name, and what stands behind each of its dots."""
+    yield base
+    dot = base.find(".")
+    while dot >= 0:
+        yield base[dot + 1 :]
+        dot = base.find(".", dot + 1)
 
 
 # ---- GGUF
@@ -204,6 +215,12 @@ def _pairs(
 ) -> dict[str, Pair]:
     found: dict[str, dict[str, TensorInfo]] = {}
     for name, info in tensors.items():
+        if len(name) > _MOST_NAME:
+            raise _malformed(
+                path,
+                f"the name '{name:.60}...' has {len(name)} characters, at most {_MOST_NAME} are "
+                "served",
+            )
         match = names.fullmatch(name)
         if match is None:
             raise UnsupportedError(

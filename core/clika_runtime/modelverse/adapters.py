@@ -290,7 +290,7 @@ def adapted(loaded: LoadedModel, specs: Iterable[Any]) -> LoadedModel:
             module.adapter = None
     attach(found.adapters, tree, loaded.dtype, crt.Device(options.device), False)
     report = {**loaded.report, "adapters": report_of(found.adapters)}
-    return replace(loaded, model=tree, options=options, report=report)
+    return replace(loaded, model=tree, options=options, report=report, adapters=found.adapters)
 
 
 def report_of(adapters: Sequence[Adapter]) -> str:

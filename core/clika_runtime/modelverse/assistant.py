@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from clika_runtime.errors import ClikaRTError, InvalidArgumentError
+from clika_runtime.errors import InvalidArgumentError
 
 from .cache import KVCache
 from .engine import Engine, Work
@@ -127,8 +127,8 @@ class Assistant:
         replied = request.produced[max(0, draft.sure - len(request.tokens)) :]
         if replied and max(replied) >= self.vocabulary:
             return None
-        same = draft.sure
         fed = draft.fed
+        same = min(draft.sure, len(fed))  # fewer where a draft was interrupted
         while same < min(len(fed), length - 1) and fed[same] == _token(request, same):
             same += 1
         same = min(same, length - 1)
@@ -169,7 +169,7 @@ class Assistant:
             ids = self.engine.step(work)
             if max(len(item.tokens) for item in work) <= FEW:
                 self._record(time.perf_counter() - begun)
-        except ClikaRTError as error:
+        except Exception as error:
             for _, request, draft, _ in turns:
                 owner = request.speculation
                 if owner is not None:

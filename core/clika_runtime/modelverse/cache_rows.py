@@ -46,6 +46,14 @@ class RowFormat:
             )
         return size // Q8_0_COLUMNS * Q8_0_BYTES
 
+    def is_finite(self, rows: Any) -> bool:
+        """Whether all that rows of this form stand for are numbers, none of them infinite."""
+        if self.name != "q8_0":
+            return bool(crt.isfinite(rows.to(crt.float32)).all().item())
+        # The upper byte of a scale: sign, exponent, which is all ones where it is no number.
+        upper = rows.unflatten(-1, (-1, Q8_0_BYTES))[..., 1]
+        return not bool(((upper & 0x7C) == 0x7C).any().item())
+
     def nbytes(self, size: int) -> int:
         """Bytes of a row of ``size`` elements."""
         return int(self.dtype.nbytes(self.width(size)))

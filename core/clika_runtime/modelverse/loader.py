@@ -245,7 +245,7 @@ def identify(checkpoint: Checkpoint) -> Any:
 
 @dataclass
 class LoadedModel:
-    """A tree with its weights, and what was decided on the way."""
+    """A tree with its weights and ``adapters``, and what was decided on the way."""
 
     model: Any
     config: Any
@@ -254,6 +254,7 @@ class LoadedModel:
     dtype: Any
     options: LoadOptions
     report: dict[str, Any] = field(default_factory=dict)
+    adapters: tuple[adapters.Adapter, ...] = ()
 
 
 def read_config(family: Family, checkpoint: Checkpoint) -> Any:
@@ -341,7 +342,7 @@ def load_model(
     }
     if found.adapters:
         report["adapters"] = adapters.report_of(found.adapters)
-    return LoadedModel(model, config, family, checkpoint, compute, options, report)
+    return LoadedModel(model, config, family, checkpoint, compute, options, report, found.adapters)
 
 
 def _check_device(name: Any) -> None:

@@ -106,6 +106,12 @@ class PrefixStore:
             self.cache.truncate(sequence, common)
         return common
 
+    def forget(self, tokens: Any) -> None:
+        """Forgets what an array of tokens may have taken rows from."""
+        for number, kept in list(self._kept.items()):
+            if common_length(tokens, kept.tokens):
+                self._drop(number)
+
     def let_go(self) -> bool:
         """Forgets the prefix used longest ago; False where there is none."""
         number = next(iter(self._kept), None)

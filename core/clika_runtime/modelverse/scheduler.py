@@ -158,40 +158,63 @@ class Scheduler:
     def _step(self) -> None:
         self._sweep()
         self._admit()
-        batch, work = self._plan()
+        try:
+            batch, work = self._plan()
+        except BaseException as error:
+            # How far it came is not known; a request that went on might skip a part of its text.
+            self._fail(self._running, error)
+            raise
         if not work:
             return
         drafted = self._drafting and any(item.draft for item in work)
         begun = time.perf_counter()
         try:
-            if drafted:
-                replies = self.engine.verify(work)
-            else:
-                ids = self.engine.step(work)
+            found = self.engine.verify(work) if drafted else self.engine.step(work)
         except BaseException as error:
             # The engine has put the cache back; the requests of the step cannot go on.
-            for request in batch:
-                request.error = error
-                self._drop(request)
+            self._fail(batch, error)
             if not isinstance(error, Exception):
                 raise
             return
+        try:
+            self._hand_out(batch, work, found, drafted, time.perf_counter() - begun)
+        except BaseException as error:
+            self._fail(batch, error)
+            raise
+
+    def _hand_out(
+        self,
+        batch: list[Request],
+        work: list[Work],
+        found: Sequence[Any],
+        drafted: bool,
+        seconds: float,
+    ) -> None:
+        """Gives the requests what a step found: a token for each that asked, or several behind a
+        draft."""
         now = time.perf_counter()
         if drafted:
-            self.pace.record(sum(1 + len(item.draft) for item in work), now - begun)
-            for request, item, reply in zip(batch, work, replies, strict=True):
+            self.pace.record(sum(1 + len(item.draft) for item in work), seconds)
+            for request, item, reply in zip(batch, work, found, strict=True):
                 if request.speculation is not None and item.draft:
                     request.speculation.record(len(item.draft), len(reply) - 1)
                 for token in reply:
                     self._take(request, token, now)
             return
         if self._drafting and all(len(item.tokens) == 1 for item in work):
-            self.pace.record(len(work), now - begun)
+            self.pace.record(len(work), seconds)
         asked = (
             request for request, item in zip(batch, work, strict=True) if item.sampling is not None
         )
-        for request, token in zip(asked, ids, strict=True):
+        for request, token in zip(asked, found, strict=True):
             self._take(request, token, now)
+
+    def _fail(self, requests: Sequence[Request], error: BaseException) -> None:
+        """Ends those of the requests that are not done yet with an error."""
+        for request in list(requests):
+            if not request.done:
+                request.error = error
+            self._drop(request)
 
     def _sweep(self) -> None:
         """Clears away what was cancelled while a step ran."""
@@ -403,6 +426,9 @@ class Scheduler:
             if self.prefixes is not None and request.error is None:
                 self.prefixes.keep(request.sequence, [*request.tokens, *request.produced])
                 self.admitted += (len(request.tokens) - 1) // LEAST * LEAST
+            elif self.prefixes is not None and request.cached:
+                # The fault may lie in the rows that it took, and would meet whoever asks again.
+                self.prefixes.forget(request.array)
             self.engine.cache.free(request.sequence)
             request.sequence = None
         if request.speculation is not None:

@@ -31,6 +31,7 @@ from .prefixes import LEAST, Prefix
 from .rope_scaling import RopeScaling
 
 if TYPE_CHECKING:
+    from .adapters import Adapter
     from .generation import GenerativeModel
 
 __all__ = ["FORMAT", "Session", "fingerprint", "load_session", "save_session"]
@@ -109,8 +110,8 @@ def save_session(
 def load_session(model: GenerativeModel, path: str | os.PathLike[str]) -> Session:
     """Reads a session into the model's cache: `GenerativeModel.load_session`."""
     store = _store(model, "load_session")
-    where = os.fspath(path)
-    if os.path.isdir(where) or str(where).endswith(".json"):
+    where = os.fsdecode(path)
+    if os.path.isdir(where) or where.endswith(".json"):
         raise _malformed(where, "is no file of a session")
     file = open_safetensors(path)
     document = _document(where, file.metadata.get(FORMAT))
@@ -141,6 +142,9 @@ def load_session(model: GenerativeModel, path: str | os.PathLike[str]) -> Sessio
         digest.update(file.view(name))
     if document.get("sha256") != digest.hexdigest():
         raise _malformed(where, "the session is damaged: its checksum is another one")
+    for name in expected:
+        if not model.engine.cache.rows.is_finite(make_tensor(file, name)):
+            raise _malformed(where, f"tensor '{name}' holds rows that are no numbers")
     with model.engine.lock:
         cache = model.engine.cache
         snapshot = cache.hold(len(tokens))
@@ -171,7 +175,7 @@ def fingerprint(model: GenerativeModel) -> dict[str, str]:
         "family": loaded.family.name,
         "config": _digest(repr(loaded.config).encode()),
         "weights": _weights(loaded.checkpoint.file),
-        "adapters": _adapters(loaded.options.adapters),
+        "adapters": _adapters(loaded.adapters, loaded.options.merge_adapters),
         "dtype": loaded.dtype.name,
         "mode": str(loaded.options.mode),
         "cache": cache.rows.name,
@@ -195,10 +199,12 @@ def _weights(file: Any) -> str:
     return digest.hexdigest()
 
 
-def _adapters(specs: Sequence[Any]) -> str:
-    from .adapter_files import open_adapter
-
-    parts = [f"{_weights(open_adapter(spec.path).file)} x{spec.scale!r}" for spec in specs]
+def _adapters(adapters: Sequence[Adapter], merged: bool) -> str:
+    parts = []
+    for adapter in adapters:
+        scales = repr([(name, pair.scale) for name, pair in sorted(adapter.targets.items())])
+        text = f"{_weights(adapter.file.file)} {scales} {'merged' if merged else 'beside'}"
+        parts.append(f"{_digest(text.encode())} x{adapter.spec.scale!r}")
     return ", ".join(parts)
 
 

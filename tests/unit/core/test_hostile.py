@@ -139,3 +139,24 @@ def test_gather_from_a_scalar() -> None:
     index = _core.from_numpy(np.zeros(4, np.int64))
     for _ in range(20):
         assert ops.gather(source, 0, index).tolist() == [7.0] * 4
+
+
+def test_none_is_no_tensor() -> None:
+    """Native functions that take a tensor look into it at once."""
+    recorder = _core.GraphRecorder()
+    for call in (
+        lambda: _core.pack_mode(None),
+        lambda: _core.pack_weight(None),
+        lambda: _core.unpack_weight(None),
+        lambda: _core.pack_weights([None], ["both"]),
+        lambda: _core.pack_weights(None, None),
+        lambda: ones(1).type_as(None),
+        lambda: ones(1)._write(None),
+        lambda: recorder.state(None),
+        lambda: recorder.constant(None),
+        lambda: recorder.apply(None, []),
+    ):
+        with pytest.raises(TypeError, match="None"):
+            call()
+    with pytest.raises(crt.InvalidArgumentError, match="is not a PackMode"):
+        crt.pack_weight(ones(2, 32), "slow")

@@ -75,7 +75,7 @@ def test_every_default_comes_after_what_it_must_follow():
     listed = transforms.defaults(everything)
     for at, item in enumerate(listed):
         assert all(earlier in listed[:at] for earlier in item.runs_after)
-    assert len({item.name for item in listed}) == len(listed) == 18
+    assert len({item.name for item in listed}) == len(listed) == 20
 
 
 def test_report():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -326,3 +327,19 @@ def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
         (tmp_path / "folder").mkdir()
         write_safetensors(tmp_path / "folder", {})
     assert [item.name for item in tmp_path.iterdir()] == ["folder"]
+
+
+def test_what_could_not_be_read_again_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.safetensors"
+    for names, metadata in (({"\ud800": ARRAYS["weight"]}, {}), ({}, {"a": "x\udfff"})):
+        with pytest.raises(InvalidArgumentError, match="is no UTF-8"):
+            write_safetensors(path, rows(names), metadata)
+    monkeypatch.setattr("clika_runtime.io.safetensors.MAX_HEADER_BYTES", 1000)
+    write_safetensors(path, {}, {"a": "x" * 900})
+    assert open_safetensors(os.fsencode(path)).metadata["a"] == "x" * 900
+    before = path.read_bytes()
+    with pytest.raises(InvalidArgumentError, match="at most 1000 can be read again"):
+        write_safetensors(path, {}, {"a": "x" * 1000})
+    assert path.read_bytes() == before

@@ -4,6 +4,8 @@ anything of them is bound. And what the memory law says of them."""
 from __future__ import annotations
 
 import json
+import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from clika_runtime.errors import (
 )
 from clika_runtime.io import write_safetensors
 from clika_runtime.modelverse import fit
+from clika_runtime.modelverse.adapter_files import open_adapter
 from clika_runtime.modelverse.adapters import AdapterSpec, spec_of
 from clika_runtime.modelverse.generation import GenerativeModel, load_generative
 from clika_runtime.modelverse.loader import LoadOptions, describe
@@ -291,6 +294,55 @@ def test_nothing_computed_under_one_adapter_is_read_under_another(
         with pytest.raises(InvalidArgumentError, match="another model: its 'adapters' is"):
             other.load_session(path)
     assert load_generative(base, max_seq=64, adapters=[one]).load_session(path).tokens
+
+
+def test_a_session_is_of_the_adapter_as_it_was_loaded(base: Path, tmp_path: Path) -> None:
+    """Its factors and whether it was merged count, and not what has become of its file."""
+    one, path = tmp_path / "one", tmp_path / "talk.safetensors"
+    model = load_generative(base, max_seq=64, adapters=[lora.write_peft(one, good())])
+    model.generate([*range(7, 37)], max_new_tokens=8, stop_ids=())
+    shutil.move(one, tmp_path / "moved")
+    lora.write_peft(one, good(), lora_alpha=80)  # the same matrices
+    model.save_session(path)
+    for adapter, merged in ((one, False), (tmp_path / "moved", True)):
+        other = load_generative(base, max_seq=64, adapters=[adapter], merge_adapters=merged)
+        with pytest.raises(InvalidArgumentError, match="another model: its 'adapters' is"):
+            other.load_session(path)
+    again = load_generative(base, max_seq=64, adapters=[tmp_path / "moved"])
+    assert again.load_session(path).tokens
+
+
+# ---- bounds
+def test_many_names_take_no_longer_than_their_number(base: Path, tmp_path: Path) -> None:
+    """Names of the configuration against names of tensors: not each with each."""
+    count = 4000
+    values = {f"model.m{index}": pair(1, 1, 1) for index in range(count)}
+    names = [f"m{index}" for index in reversed(range(count))]
+    alphas = dict.fromkeys([*(f"x{index}" for index in range(20_000)), "m7"], 3)
+    folder = lora.write_peft(tmp_path / "a", values, target_modules=names, alpha_pattern=alphas)
+    begun = time.process_time()
+    found = open_adapter(folder)
+    # Each with each takes half a minute.
+    assert time.process_time() - begun < 5
+    scales = {name: item.scale for name, item in found.pairs.items()}
+    assert scales["model.m7.weight"] == 3 and scales["model.m8.weight"] == 8
+
+
+def test_of_several_alphas_the_first_counts(tmp_path: Path) -> None:
+    for pattern, want in (
+        ({"q_proj": 2, "self_attn.q_proj": 4}, 2),
+        ({"self_attn.q_proj": 4, "q_proj": 2}, 4),
+        ({"proj": 2, "attn.q_proj": 4}, 8),
+        ({QUERY: 6}, 6),
+    ):
+        where = lora.write_peft(tmp_path / "a", good(), alpha_pattern=pattern)
+        scale = open_adapter(where).pairs[f"{QUERY}.weight"].scale
+        assert scale == want / RANK
+
+
+def test_names_have_a_length(base: Path, tmp_path: Path) -> None:
+    folder = lora.write_peft(tmp_path / "a", {"a." * 200 + "q_proj": pair(1, 1)})
+    refused(base, folder, InvalidArgumentError, "characters, at most 256 are served")
 
 
 # ---- memory

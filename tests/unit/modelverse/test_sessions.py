@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import random
 import shutil
 from pathlib import Path
@@ -11,7 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clika_runtime.errors import ClikaRTError, InvalidArgumentError, NotFoundError
+from clika_runtime.errors import (
+    ClikaRTError,
+    InternalError,
+    InvalidArgumentError,
+    NotFoundError,
+)
 from clika_runtime.io import open_safetensors, write_safetensors
 from clika_runtime.modelverse.generation import GenerativeModel, load_generative
 from clika_runtime.modelverse.sessions import FORMAT, fingerprint
@@ -283,3 +290,88 @@ def test_damaged_files(folder: Path, saved: Path, tmp_path: Path) -> None:
         except ClikaRTError:
             continue
         assert found.tokens == session.tokens
+
+
+# ---------------------------------------------------------------- rows that do harm
+def forged(saved: Path, path: Path, fill: Any, name: str = "") -> Path:
+    """The session with the bytes of tensors replaced (of one, or of all), and a checksum that fits
+    them."""
+
+    def change(rows: Any, document: Any) -> None:
+        for key, (dtype, shape, data) in rows.items():
+            if key == name or (not name and key != "tokens"):
+                rows[key] = (dtype, shape, fill(data))
+        digest = hashlib.sha256()
+        for _, _, data in rows.values():
+            digest.update(data)
+        document["sha256"] = digest.hexdigest()
+
+    return rewritten(saved, path, change)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "place"),
+    [
+        ("float32", np.float32(np.nan), 8),
+        ("float32", np.float32(-np.inf), -4),
+        ("float16", np.float16(np.inf), 2),
+        ("bfloat16", np.uint16(0x7FC0), -2),
+        ("fp8", np.uint8(0x7F), 3),
+        ("q8_0", np.float16(np.nan), 34),
+    ],
+)
+def test_rows_that_are_no_numbers(tmp_path: Path, kind: str, value: Any, place: int) -> None:
+    models.write_model(tmp_path / "model", max_position_embeddings=512, hidden_size=128)
+    path = tmp_path / "talk.safetensors"
+    talk(load_generative(tmp_path / "model", kv_dtype=kind), path)
+
+    def fill(data: bytes) -> bytes:
+        changed, bits = bytearray(data), value.tobytes()
+        start = place % len(data)
+        changed[start : start + len(bits)] = bits
+        return bytes(changed)
+
+    model = load_generative(tmp_path / "model", kv_dtype=kind)
+    refused(
+        model,
+        forged(path, tmp_path / "forged.safetensors", fill, "layers.1.keys"),
+        "tensor 'layers.1.keys' holds rows that are no numbers",
+    )
+    assert model.load_session(forged(path, tmp_path / "same.safetensors", bytes)).tokens
+
+
+def test_rows_that_spoil_a_reply_are_not_read_twice(
+    folder: Path, saved: Path, tmp_path: Path
+) -> None:
+    huge = forged(
+        saved,
+        tmp_path / "huge.safetensors",
+        lambda data: np.full(len(data) // 4, 3e38, np.float32).tobytes(),
+    )
+    model = load_generative(folder)
+    turns = model.load_session(huge).messages
+    other = model.generate("another text, that is kept as well", **FREE)
+    with pytest.raises(InternalError, match="cannot be chosen"):
+        answer(model, turns)
+    same(answer(model, turns), answer(load_generative(folder, prefix_cache=False), turns))
+    # What has nothing in common with it stays.
+    stream = model.stream_generate("another text, that is kept as well", **FREE)
+    assert "".join(stream) == other and stream.report.cached_tokens > 16
+
+
+def test_a_path_may_be_bytes(folder: Path, saved: Path, tmp_path: Path) -> None:
+    model = load_generative(folder)
+    session = model.load_session(os.fsencode(saved))
+    model.save_session(os.fsencode(tmp_path / "again.safetensors"))
+    assert model.load_session(tmp_path / "again.safetensors").tokens == session.tokens
+
+
+def test_messages_too_long_to_be_read_again(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clika_runtime.io.safetensors.MAX_HEADER_BYTES", 5000)
+    model = load_generative(folder)
+    model.chat(TURNS, **FREE)
+    with pytest.raises(InvalidArgumentError, match="at most 5000 can be read again"):
+        model.save_session(tmp_path / "a", [{"role": "user", "content": "x" * 5000}])
+    assert not [*tmp_path.iterdir()]
