@@ -53,7 +53,8 @@ class AutoModelForCausalLM(_Door):
         cache_dir: str | os.PathLike[str] | None = None,
         **options: Any,
     ) -> GenerativeModel:
-        """Finds the files of ``source``, loads the model on ``device`` and returns it.
+        """Finds the files of ``source``, loads the model on ``device`` ("auto": the best one here)
+        and returns it.
 
         ``offline`` forbids to fetch anything. Further options are those of ``LoadOptions``
         (``dtype``, ``max_seq``, ``mode``, ...).

@@ -6,11 +6,13 @@ for budget in check("model.gguf", max_seq=4096, assume=["phone=8G"]):
 
 from __future__ import annotations
 
+import logging
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import clika_runtime as crt
 from clika_runtime import plugins
@@ -28,9 +30,16 @@ __all__ = [
     "check",
     "host_memory",
     "parse_place",
+    "on_a_place",
     "place_of",
     "places",
 ]
+
+T = TypeVar("T")
+
+_log = logging.getLogger("clika_runtime.modelverse")
+# The order in which the device "auto" looks for a place.
+_PREFERENCE = ("cuda", "metal", "vulkan", "cpu")
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -55,8 +64,6 @@ def check(
     devices as ``"name=8G"``; ``options`` are those of the load, ``weights`` selects a weight
     option. Refused like a load: a family that is not installed, tensors that do not match the
     configuration."""
-    from dataclasses import replace
-
     from .loader import LoadOptions, describe
 
     if isinstance(assume, str):
@@ -142,6 +149,22 @@ def _count(checkpoint: Checkpoint, key: str) -> int:
 
 
 # ---------------------------------------------------------------- devices
+def on_a_place(options: LoadOptions, load: Callable[[LoadOptions], T]) -> T:
+    """What ``load`` makes under the options. For the device "auto" the first device of each kind is
+    tried, accelerators first, and the next one where a load fails."""
+    device = options.device
+    if not isinstance(device, str) or device.strip().lower() != "auto":
+        return load(options)
+    found = [str(at) for kind in _PREFERENCE for at in crt.enumerate_devices(kind)[:1]]
+    *others, last = found or ["cpu"]  # without any backend the load says which package to add
+    for name in others:
+        try:
+            return load(replace(options, device=name))
+        except ClikaRTError as error:
+            _log.warning("loading on %s failed, trying the next device: %s", name, error)
+    return load(replace(options, device=last))
+
+
 def places() -> list[Place]:
     """The devices of this machine; the host comes first, and is there without a backend too."""
     kinds = dict.fromkeys(("cpu", *plugins.device_kinds()))

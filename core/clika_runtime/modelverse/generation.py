@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from clika_runtime.errors import ClikaRTError, InvalidArgumentError, told
 
+from . import fit
 from .adapters import adapted
 from .assistant import Assistant, check_assistant
 from .cache import CacheConfig, KVCache
@@ -505,11 +506,16 @@ def load_generative(
     Options are those of ``LoadOptions``, as an object or as keywords; ``tokenizer`` names another
     tokenizer's file.
 
-        model = load_generative("model.gguf", max_seq=4096, dtype="float32")
+        model = load_generative("model.gguf", max_seq=4096, device="auto")
     """
     tokenizer_path = more.pop("tokenizer", None)
-    if more:
-        options = load_options(options or LoadOptions(), more)
+    options = load_options(options or LoadOptions(), more)
+    return fit.on_a_place(
+        options, lambda placed: _load_generative(source, placed, tokenizer_path)
+    )
+
+
+def _load_generative(source: Any, options: LoadOptions, tokenizer_path: Any) -> GenerativeModel:
     started = time.perf_counter()
     loaded = load_model(source, options)
     tokenizer = _load_tokenizer(loaded.checkpoint, tokenizer_path)

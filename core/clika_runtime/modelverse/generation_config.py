@@ -32,6 +32,12 @@ _FILTERS = (
     "xtc_threshold",
 )
 _DRAWN = (*_FILTERS, "mirostat", "mirostat_tau", "mirostat_eta", "seed")
+# What other programs name so.
+_ELSEWHERE = {
+    "stream": "stream_generate and stream_chat give the text as it comes",
+    "response_format": "constraint= takes a response_format",
+    "max_tokens": "it is max_new_tokens here",
+}
 _SWITCHES = ("logprobs", "skip_special_tokens", "truncate")
 
 
@@ -102,7 +108,8 @@ class GenerationConfig:
         for name in options:
             if name not in known:
                 raise InvalidArgumentError(
-                    f"generate: unknown option '{name}'; it has {', '.join(sorted(known))}"
+                    f"generate: unknown option '{name}'; "
+                    + _ELSEWHERE.get(name, f"it has {', '.join(sorted(known))}")
                 )
         changed = {name: value for name, value in options.items() if value is not None}
         if not changed:

@@ -54,7 +54,8 @@ PACK_BYTES = 256 << 20  # weights packed by one call, which Ctrl-C waits for
 class LoadOptions:
     """How a model is loaded.
 
-    ``device`` is where weights, cache and computation are; one that is not there is refused.
+    ``device`` is where weights, cache and computation are; one that is not there is refused, and
+    "auto" takes the best one here that the model loads on (`fit.on_a_place`).
     ``dtype`` is the dtype of activations: None takes the checkpoint's, float32 for a GGUF file and
     for a quantized one. ``mode`` is how quantized weights are multiplied: "fast" (integer products
     over activations quantized by row block) or "exact" (weights decode to the compute dtype).
@@ -315,7 +316,12 @@ def load_model(
     ones are brought into the backend's layout once, and the file's pages are given back. Refused
     with file, key and both values: missing tensors, tensors nobody asked for, shapes that do not
     fit; a model that cannot fit the device's memory, before anything is allocated."""
-    options = options or LoadOptions()
+    return fit.on_a_place(
+        options or LoadOptions(), lambda placed: _load_model(source, placed, family)
+    )
+
+
+def _load_model(source: Any, options: LoadOptions, family: Family | None) -> LoadedModel:
     _check_device(options.device)
     found = describe(source, options, family)
     checkpoint, family, config = found.checkpoint, found.family, found.config

@@ -12,6 +12,7 @@ from clika_runtime.tokenizer import ChatTemplate
 
 __all__ = ["readable"]
 
+_SHAPE = 'chat: messages is a list of {"role": ..., "content": ...}'
 #: What begins the type of a part that is no text.
 _MEDIA = ("image", "audio", "video", "file", "input_image", "input_audio", "input_file")
 
@@ -20,20 +21,34 @@ def readable(messages: Any, template: str | None) -> Any:
     """The messages as a chat template of a model that reads text takes them: where it writes a
     content as it is, the texts of a list of parts stand in a line each.
 
-    `UnsupportedError` for parts that are no text.
+    `InvalidArgumentError` for what is no conversation, `UnsupportedError` for parts that are no
+    text.
     """
     if isinstance(messages, str):
         try:
             messages = json.loads(messages)
         except (ValueError, RecursionError):
-            return messages  # the template says what is wrong with it
-    if template is None or not isinstance(messages, Sequence):
+            raise InvalidArgumentError(
+                f'{_SHAPE}, got the text {told(messages)}; a text alone is written as '
+                '[{"role": "user", "content": TEXT}]'
+            ) from None
+    if template is None:
         return messages
+    if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes)):
+        raise InvalidArgumentError(f"{_SHAPE}, got {type(messages).__name__} {told(messages)}")
+    if not messages:
+        raise InvalidArgumentError(f"{_SHAPE}, got an empty one")
     return [_message(message, place, template) for place, message in enumerate(messages)]
 
 
 def _message(message: Any, place: int, template: str) -> Any:
-    content = message.get("content") if isinstance(message, Mapping) else None
+    if not isinstance(message, Mapping):
+        raise InvalidArgumentError(
+            f"{_SHAPE}, messages[{place}] is {type(message).__name__} {told(message)}"
+        )
+    content = message.get("content")
+    if content is None and not set(message) - {"role", "name", "content"}:
+        raise InvalidArgumentError(f"chat: messages[{place}] has no content, got {told(message)}")
     if not isinstance(content, (list, tuple)):
         return message
     for part in content:

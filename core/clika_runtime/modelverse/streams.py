@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from clika_runtime.errors import ClikaRTError
@@ -105,6 +105,7 @@ class TextStream(Iterator[str], AsyncIterator[str]):
         self._decoder = model.tokenizer.streaming_decoder(config.skip_special_tokens, keep=shown)
         self._parser = parser
         self._events: list[Event] = []
+        self._call_id = ""
         self._reading = threading.Lock()
         self._read_out = False
         self._stops = StopStrings(config.stop)
@@ -205,8 +206,22 @@ class TextStream(Iterator[str], AsyncIterator[str]):
                 if end:
                     events += self._parser.finish()
                     self._read_out = True
+                events = [self._with_id(event) for event in events]
                 self._events += events
         return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+    def _with_id(self, event: Event) -> Event:
+        """The event with the id of its call. A model that writes none before the arguments gets
+        one of ours; with the length of the prompt in it, it differs from those of other turns of
+        the conversation."""
+        from .tools import CallEnd, CallStart
+
+        if isinstance(event, CallStart):
+            own = f"call_{self.report.prompt_tokens}{event.index:03d}"
+            self._call_id = event.id or own
+        if isinstance(event, (CallStart, CallEnd)):
+            return replace(event, id=self._call_id)
+        return event
 
     def _finish(self, reason: str, last: str) -> str:
         self._finished = True

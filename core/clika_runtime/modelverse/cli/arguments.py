@@ -57,8 +57,23 @@ class Parser(argparse.ArgumentParser):
         )
         self.color = False  # newer versions of argparse style their texts
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, rest = self.parse_known_args(args, namespace)
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}{self._meant(rest)}")
+        return found
+
+    def _meant(self, words: Sequence[str]) -> str:
+        """The flags that unknown ones are close to."""
+        import difflib
+
+        flags = [word.partition("=")[0] for word in words if word.startswith("--")]
+        close = [difflib.get_close_matches(flag, self._option_string_actions, 1) for flag in flags]
+        found = [match[0] for match in close if match]
+        return f"; did you mean {' and '.join(found)}?" if found else ""
+
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, self.format_usage().strip())
+        raise UsageError(f"{message} (see {self.prog} --help)")
 
 
 def add_common(parser: argparse.ArgumentParser, *, template: bool = False) -> None:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 #: The version of the JSON document (``docs/schemas/check.json``).
 SCHEMA = 1
-DEFAULTS = {"max_seq": MAX_SEQ}
 _HEAD = (
     "device",
     "weights",
@@ -99,6 +98,7 @@ def run(arguments: Any) -> int:
         if error.code_name == "INVALID_ARGUMENT":  # no source, or none of its weight options
             raise UsageError(str(error)) from error
         raise
+    loading.warn_of_window(given, budgets[0].window)
     if given.get("json"):
         document = {
             "schema": SCHEMA,

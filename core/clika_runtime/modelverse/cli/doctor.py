@@ -49,5 +49,8 @@ def run(arguments: Any) -> int:
             else f"{count} thing{'s are' if count > 1 else ' is'} broken; see BROKEN above"
         )
         if not broken:
-            show(f"what runs here: {PROGRAM} list, {PROGRAM} devices")
+            show(
+                f"what runs here: {PROGRAM} list, {PROGRAM} devices; "
+                f"a reply: {PROGRAM} SOURCE prompt MESSAGE"
+            )
     return EXIT_FAILURE if broken else EXIT_OK

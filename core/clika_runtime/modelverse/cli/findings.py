@@ -24,7 +24,7 @@ _REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*([^
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([\w-]+)['\"]")
 _DISTRIBUTION = "clika-runtime"
 #: Extras for people who use the runtime; the others are for its own tests.
-_EXTRAS = ("torch", "onnx", "vision", "audio", "serve")
+_EXTRAS = ("torch", "onnx", "vision", "audio", "serve", "constrain")
 _NATIVE = ("_core", "_graph", "_pytree")
 _MEND_CORE = f"pip install --force-reinstall --no-deps {_DISTRIBUTION}=={__version__}"
 

@@ -293,8 +293,9 @@ def total_line(files: description.Files) -> str:
 
 
 def _keys(model_type: str, architecture: str) -> str:
-    model_type, architecture = map(catalog.printable, (model_type, architecture))
-    return f"model_type={model_type} architecture={architecture}"
+    """What identifies a checkpoint, without what it does not state; of a GGUF the architecture."""
+    fields = {"model_type": model_type, "architecture": architecture}
+    return " ".join(f"{key}={catalog.printable(value)}" for key, value in fields.items() if value)
 
 
 def _count(number: int) -> str:

@@ -23,11 +23,10 @@ __all__ = [
     "check_adapters",
     "check_arguments",
     "load",
+    "warn_of_window",
 ]
 
 _log = logging.getLogger("clika_runtime.modelverse")
-# The order in which `--device auto` and an absent --device look for a place.
-_PREFERENCE = ("cuda", "metal", "vulkan", "cpu")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -134,7 +133,7 @@ def check_arguments(given: dict[str, Any], parser: Parser) -> None:
     there."""
     check_adapters(given, parser)
     if "device" in given:
-        given["places"] = _named_device(given["device"], parser)
+        given["place"] = _named_device(given["device"], parser)
     if "memory_stages" in given:
         check_file(given["memory_stages"])
 
@@ -147,8 +146,11 @@ def load(
     max_sequences: int = 1,
     prefix_cache: bool = True,
 ) -> Any:
-    """Loads the model on the first place that takes it, and says what was loaded."""
+    """Loads the model on the device named, or the first that takes it; says what was loaded."""
+    from ..generation import load_generative
+
     options: dict[str, Any] = {
+        "device": given.get("place", "auto"),
         "mode": "exact" if given.get("exact") else "fast",
         "max_seq": given.get("max_seq", MAX_SEQ),
         "max_sequences": max_sequences,
@@ -157,21 +159,22 @@ def load(
         **adapter_options(given),
         **{name: given[name] for name in ("dtype", "kvcache", "prefill_chunk") if name in given},
     }
-    model = _load(source, given.get("places") or _automatic(), options)
+    model = load_generative(source, **options)
     _log_licenses(source, identity, model.loaded.checkpoint)
-    if given.get("max_seq", 0) > model.window:
-        _log.warning(
-            "--max-seq %d: the checkpoint's window of %d tokens is used",
-            given["max_seq"],
-            model.window,
-        )
+    warn_of_window(given, model.window)
     return model
 
 
+def warn_of_window(given: dict[str, Any], window: int) -> None:
+    """Says that ``--max-seq`` is over the checkpoint's own window, which is used then."""
+    if given.get("max_seq", 0) > window:
+        _log.warning(
+            "--max-seq %d: the checkpoint's window of %d tokens is used", given["max_seq"], window
+        )
+
+
 def _log_licenses(source: ResolvedSource, identity: catalog.Identity, checkpoint: Any) -> None:
-    """The family's license page and the checkpoint's own license."""
-    if identity.row is not None and identity.row.spec.license_page:
-        _log.info("license page: %s", identity.row.spec.license_page)
+    """The checkpoint's own license; the family's license page where the checkpoint states none."""
     words = [source.license]
     if checkpoint.kind == "gguf":
         keys = ("general.license", "general.license.link")
@@ -179,6 +182,8 @@ def _log_licenses(source: ResolvedSource, identity: catalog.Identity, checkpoint
     stated = catalog.printable(" ".join(filter(None, words)), 200)
     if stated:
         _log.info("license of the checkpoint: %s", stated)
+    elif identity.row is not None and identity.row.spec.license_page:
+        _log.info("license page: %s", identity.row.spec.license_page)
 
 
 # ---------------------------------------------------------------- devices
@@ -187,23 +192,23 @@ def _log_licenses(source: ResolvedSource, identity: catalog.Identity, checkpoint
 def _present() -> list[str]:
     from ... import device, plugins
 
-    kinds = dict.fromkeys((*_PREFERENCE, *plugins.device_kinds()))
+    kinds = dict.fromkeys(("cpu", *plugins.device_kinds()))
     return [str(place) for kind in kinds for place in device.enumerate_devices(kind)]
 
 
-def _named_device(name: str, parser: Parser) -> list[str]:
-    """The places to try for ``--device``: one for a device named, several for ``auto``."""
+def _named_device(name: str, parser: Parser) -> str:
+    """What ``--device`` names: a device that is here, or ``auto``."""
     from ... import device, plugins
 
     if name.strip().lower() == "auto":
-        return _automatic()
+        return "auto"
     try:
         place = device.Device(name)
     except InvalidArgumentError as error:
         parser.error(f"argument --device: {error}; devices here: {', '.join(_present()) or 'none'}")
     present = _present()
     if str(place) in present:
-        return [str(place)]
+        return str(place)
     try:
         plugins.load_backend(place.type)
         count = len(device.enumerate_devices(place.type))
@@ -216,22 +221,3 @@ def _named_device(name: str, parser: Parser) -> list[str]:
         f"Devices here: {', '.join(present) or 'none'}",
         code,
     )
-
-
-def _automatic() -> list[str]:
-    """The first device of each kind that is here, best first."""
-    from ... import device
-
-    places = [str(p) for kind in _PREFERENCE for p in device.enumerate_devices(kind)[:1]]
-    return places or ["cpu"]  # without any backend the load says which package to add
-
-
-def _load(source: ResolvedSource, places: list[str], options: dict[str, Any]) -> Any:
-    from ..generation import load_generative
-
-    for place in places[:-1]:
-        try:
-            return load_generative(source, device=place, **options)
-        except ClikaRTError as error:
-            _log.warning("loading on %s failed, trying the next device: %s", place, error)
-    return load_generative(source, device=places[-1], **options)

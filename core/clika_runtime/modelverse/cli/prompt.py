@@ -9,6 +9,7 @@ import argparse
 import codecs
 import json
 import logging
+import os
 import re
 import sys
 import time
@@ -153,11 +154,16 @@ def _run(source: ResolvedSource, identity: catalog.Identity, given: dict[str, An
             _log.warning("%s", generation_flags.by_flags(warning))
         said = len(stream.report.warnings)
         text = ""
-        for text in stream:
-            stages.record("forward", model)
-            if not given.get("json"):
-                sys.stdout.write(text)
-                sys.stdout.flush()
+        try:
+            for text in stream:
+                stages.record("forward", model)
+                if not given.get("json"):
+                    sys.stdout.write(text)
+                    sys.stdout.flush()
+        except KeyboardInterrupt:
+            stream.close()
+            _report_cancelled(stream.report, given, text)
+            raise
     if given.get("json"):
         document = _document(source, model, stream.report, seconds)
         sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
@@ -276,6 +282,17 @@ def _document(source: ResolvedSource, model: Any, report: Any, seconds: float) -
         "logprobs": logprobs,
         "warnings": report.warnings,
     }
+
+
+def _report_cancelled(report: Any, given: dict[str, Any], text: str) -> None:
+    """Ends the line that Ctrl-C broke off on a terminal, and says what was there."""
+    if text and not text.endswith("\n") and not given.get("json") and sys.stdout.isatty():
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    kept = f"; the session in {given['session']} is unchanged" if "session" in given else ""
+    if kept and not os.path.exists(given["session"]):
+        kept = "; no session was saved"
+    _log.info("cancelled after %d tokens%s", report.new_tokens, kept)
 
 
 def _report_generation(model: Any, report: Any, given: dict[str, Any]) -> None:

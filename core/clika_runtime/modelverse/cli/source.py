@@ -17,6 +17,9 @@ from .arguments import PROGRAM, Parser, UsageError, add_common, split
 
 __all__ = ["run_source"]
 
+#: Words that other programs have for talking with a model.
+_CONVERSING = ("chat", "serve", "run")
+
 
 def run_source(word: str, rest: list[str], options: Any) -> int:
     """Run ``rest`` (``[flags] VERB ...``) on the source ``word``; ``options`` holds the root
@@ -129,6 +132,8 @@ def _unknown_word(word: str) -> str:
 def _meant(word: str, verbs: Iterable[str]) -> str:
     import difflib
 
+    if word in _CONVERSING and "prompt" in verbs:
+        return f"; a conversation is {PROGRAM} SOURCE prompt MESSAGE --session FILE"
     close = difflib.get_close_matches(word, list(verbs), 1)
     return f"; did you mean '{close[0]}'?" if close else ""
 
