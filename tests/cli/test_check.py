@@ -31,6 +31,12 @@ def test_one_row_per_device(model: Path) -> None:
     assert "4096" in rows[0]  # the window that a command is given by default
 
 
+def test_a_window_over_the_checkpoints_is_said(model: Path) -> None:
+    result = call("check", model, "--max-seq", "20000", "--json")
+    assert {row["window"] for row in json.loads(result.out)["devices"]} == {8192}
+    assert "--max-seq 20000: the checkpoint's window of 8192 tokens is used" in result.err
+
+
 def test_another_window(model: Path) -> None:
     result = call("check", model, "--max-seq", "100", "--json")
     document = json.loads(result.out)

@@ -33,6 +33,7 @@ def test_a_healthy_installation() -> None:
     assert any(line.startswith("  ok      cpu: clika-runtime-cpu") for line in result.lines())
     assert any(line.startswith("  ok      llama: clika-family-llama") for line in result.lines())
     assert "BROKEN" not in result.out
+    assert result.lines()[-1].endswith("clikart-cli SOURCE prompt MESSAGE")
 
 
 def test_broken_plugins(site: Path) -> None:
@@ -122,6 +123,7 @@ def test_libraries_and_extras_come_from_the_metadata(site: Path) -> None:
         "Requires-Dist: numpy>=1.26\nRequires-Dist: never-heard-of<2,>=1.5\n"
         'Requires-Dist: pluggy>=1.4; extra == "serve"\n'
         "Requires-Dist: soundless>=0.4; extra == 'audio'\n"
+        'Requires-Dist: speechless>=1; extra == "constrain"\n'
         'Requires-Dist: pytest>=8; extra == "test"\n'
     )
     found = findings()
@@ -131,6 +133,8 @@ def test_libraries_and_extras_come_from_the_metadata(site: Path) -> None:
     assert found["extras", "serve"]["status"] == "ok"
     audio = found["extras", "audio"]
     assert (audio["status"], audio["fix"]) == ("absent", 'pip install "clika-runtime[audio]"')
+    fix = 'pip install "clika-runtime[constrain]"'
+    assert found["extras", "constrain"]["fix"] == fix
     assert ("extras", "test") not in found
 
 

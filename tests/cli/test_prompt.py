@@ -265,8 +265,17 @@ def test_wrong_flags_are_refused_before_anything_is_loaded(words, message, tmp_p
     result = call(tmp_path / "absent.gguf", "prompt", *words)
     assert (result.status, result.out) == (2, "")
     assert message in result.err
-    assert "usage: clikart-cli" in result.err
+    assert result.err.startswith("error: ") and result.err.count("\n") == 1
+    assert result.err.endswith("absent.gguf prompt --help)\n")
     assert "Traceback" not in result.err
+
+
+def test_a_mistyped_flag_is_told_the_one_that_is_meant(tmp_path):
+    result = call(tmp_path / "absent.gguf", "prompt", "hi", "--temprature", "0.5")
+    assert (
+        "unrecognized arguments: --temprature 0.5; did you mean --temperature? (see" in result.err
+    )
+    assert "did you mean" not in call(tmp_path / "absent.gguf", "prompt", "hi", "--qqqq").err
 
 
 def test_an_absent_device_is_refused_with_what_is_here(folder):
@@ -442,6 +451,49 @@ def test_ctrl_c_ends_quietly_with_what_was_printed(tmp_path):
     assert complaints == b""
     assert re.fullmatch(rb"(1234567890)+[1-9]*", first + rest)
     assert len(first + rest) < 60000
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="the system has no terminals")
+@pytest.mark.parametrize("begun", [None, False, True])
+def test_ctrl_c_on_a_terminal_ends_the_line_and_says_so(tmp_path, begun):
+    """Without a session, with one that is new, and with one that is there."""
+    model = write_model(tmp_path / "slow", {**COUNTING, "\n": "0"}, window=65536)
+    words = ["prompt", "0", "--max-new-tokens", "60000", "--max-seq", "65536"]
+    session = tmp_path / "talk.safetensors"
+    if begun is not None:
+        words += ["--session", str(session)]
+    if begun:
+        assert call(model, *words, "--stop", "4", "-q").status == 0
+    before = session.read_bytes() if begun else None
+    reading, writing = os.openpty()
+    process = subprocess.Popen(
+        command(model, *words),
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        env=environment(TERM="dumb"),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    os.close(writing)
+    shown = b""
+    while len(shown) < 25:
+        shown += os.read(reading, 25)
+    process.send_signal(signal.SIGINT)
+    while not shown.endswith(b"\n"):
+        shown += os.read(reading, 4096)
+    complaints = process.communicate(timeout=60)[1].decode()
+    os.close(reading)
+    assert process.returncode == 130
+    said = re.search(r"cancelled after (\d+) tokens(.*)", complaints)
+    assert said is not None, complaints
+    assert int(said[1]) >= len(shown.strip())
+    if begun is None:
+        assert said[2] == ""
+    elif begun:
+        assert said[2] == f"; the session in {session} is unchanged"
+        assert session.read_bytes() == before
+    else:
+        assert said[2] == "; no session was saved"
+        assert not session.exists()
 
 
 def test_a_reader_that_goes_away_ends_the_run_quietly(tmp_path):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
 from tests.cli.harness import call, run
+from tests.readme import example
 
 
 def test_it_answers_a_question(smollm2_gguf):
@@ -22,12 +25,32 @@ def test_the_exact_path_and_a_seed(smollm2_gguf):
     assert call(smollm2_gguf, *words, "--seed", "3", "--exact").out == first.out
 
 
+def test_conversations_from_python(smollm2_gguf, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("llguidance")
+    (tmp_path / "model.gguf").symlink_to(smollm2_gguf)
+    monkeypatch.chdir(tmp_path)
+    found = {}
+    exec(example('model = mv.AutoModelForCausalLM.from_pretrained("./model.gguf", device='), found)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "The capital of France is Paris."
+    assert lines[1:3] == ["stop 7", "Paris"]
+    assert "Italy" in lines[3] or "Rome" in lines[3]
+    assert lines[4] == "(2, 576)"
+    assert found["session"].messages == found["messages"]
+
+
+def test_the_checkpoints_own_license_is_said(smollm2_gguf):
+    result = call(smollm2_gguf, "prompt", "Hi", "--max-new-tokens", "1")
+    assert "license of the checkpoint: apache-2.0" in result.err
+    assert "license page:" not in result.err
+
+
 def test_info(smollm2_gguf):
     result = call("info", smollm2_gguf)
     assert result.status == 0
     lines = result.lines()
     assert lines[1:4] == [
-        "family=llama model_type= architecture=llama",
+        "family=llama architecture=llama",
         "variant: dense",
         "components: tokenizer=yes image=no audio=no video=no",
     ]

@@ -209,7 +209,7 @@ def test_info_of_a_gguf(catalog, tmp_path):
     assert (result.status, result.err) == (0, "")
     assert result.lines()[:4] == [
         str(path),
-        "family=otter model_type= architecture=otter-gguf",
+        "family=otter architecture=otter-gguf",
         "variant: dense",
         "components: tokenizer=no image=yes audio=no video=no",
     ]
@@ -251,7 +251,7 @@ def test_info_of_an_unclaimed_checkpoint_says_what_was_read(catalog, tmp_path):
     path.write_bytes(tiny_gguf("walrus"))
     result = call("info", path)
     assert result.status == 3
-    assert "model_type= architecture=walrus" in result.lines()
+    assert "architecture=walrus" in result.lines()
     assert "no model template registered for model_type='' / architecture='walrus'" in result.out
 
 
@@ -484,8 +484,12 @@ def test_a_verb_that_the_family_lacks(catalog, tmp_path):
     assert result.status == 3
     assert result.err == (
         "error: family 'otter' (text->text, text+image->text) "
-        "provides no chat (it provides: prompt)\n"
+        "provides no chat (it provides: prompt); a conversation is clikart-cli SOURCE prompt "
+        "MESSAGE --session FILE\n"
     )
+    for word in ("serve", "run"):
+        assert "prompt MESSAGE --session FILE" in call(path, word).err
+    assert "--session" not in call(path, "sing").err
     result = call(path)
     assert result.status == 2
     assert "a command is missing; family 'otter'" in result.err

@@ -27,7 +27,7 @@ def test_a_template_has_every_option_at_its_default(tmp_path: Path) -> None:
     document = json.loads(path.read_text())
     assert document["template"] == 1
     assert document["offline"] is False and document["cache_dir"] is None
-    assert document["max_seq"] == 4096 and document["assume_device"] is None
+    assert document["max_seq"] is None and document["assume_device"] is None
     assert document["json"] is False and document["full"] is False
     assert not any("token" in key for key in document)
     assert call("generate-template", "-").out == path.read_text()
@@ -205,7 +205,7 @@ def test_the_report_names_the_origin_of_every_option(
     assert found["offline"] == ("True", "environment, HF_HUB_OFFLINE=1")
     assert found["no-color"] == ("True", "environment, TERM=dumb")
     assert found["cache-dir"][1] == "default"
-    assert options(call("check", model, "-v"))["max-seq"] == ("4096", "default")
+    assert options(call("check", model, "-v"))["max-seq"] == ("None", "default")
 
 
 def test_the_report_of_a_models_command(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,7 @@ def test_a_repository_of_quantizations(real):
     assert (result.status, result.err) == (0, "")
     assert result.lines()[:4] == [
         GGUF,
-        "family=heron model_type= architecture=otter-gguf",
+        "family=heron architecture=otter-gguf",
         "variant: dense",
         "components: tokenizer=no image=no audio=no video=no",
     ]
@@ -133,11 +133,11 @@ def test_a_repository_of_quantizations(real):
 def test_without_the_hubs_word_the_header_says_it(hub):
     hub.add(GGUF, gguf_files())
     result = call("info", GGUF)
-    assert result.lines()[1] == "family=heron model_type= architecture=otter-gguf"
+    assert result.lines()[1] == "family=heron architecture=otter-gguf"
     assert len(hub.asked("GET /blob/")) == 1
     call("fetch", f"{GGUF}:Q6_K")
     result = call("info", GGUF, "--offline")
-    assert result.lines()[1] == "family=heron model_type= architecture=otter-gguf"
+    assert result.lines()[1] == "family=heron architecture=otter-gguf"
     assert "license: not known offline" in result.out
 
 

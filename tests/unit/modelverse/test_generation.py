@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 import clika_runtime.modelverse as mv
-from clika_runtime.errors import InvalidArgumentError
+from clika_runtime.errors import InvalidArgumentError, UnsupportedError
+from clika_runtime.modelverse import fit
 from clika_runtime.modelverse.generation import GenerationConfig, GenerativeModel, load_generative
+from clika_runtime.modelverse.loader import LoadOptions, load_model
 from tests.unit.modelverse import models
 
 PROMPT = "Once upon a time"
@@ -116,11 +118,42 @@ def test_prompts_that_cannot_run_are_refused(model: GenerativeModel, folder: Pat
         {"seed": -1},
         {"stop": [""]},
         {"beams": 4},
+        {"stream": True},
+        {"response_format": {"type": "json_object"}},
     ],
 )
 def test_bad_options_are_refused_by_name(bad: dict[str, Any], model: GenerativeModel) -> None:
     with pytest.raises(InvalidArgumentError, match=next(iter(bad))):
         model.generate(PROMPT, **bad)
+
+
+def test_names_of_other_programs_lead_to_ours(model: GenerativeModel) -> None:
+    messages = [{"role": "user", "content": "Hi"}]
+    with pytest.raises(InvalidArgumentError, match=r"unknown option 'stream'; .*stream_chat"):
+        model.chat(messages, stream=True)
+    with pytest.raises(InvalidArgumentError, match="'response_format'; constraint= takes"):
+        model.chat(messages, response_format={"type": "json_object"})
+
+
+@pytest.mark.parametrize(
+    ("messages", "message"),
+    [
+        ("hi", r'a list of {"role": ..., "content": ...}, got the text \'hi\'.*"role": "user"'),
+        ('"hi"', "a list of .* got str 'hi'"),
+        (7, "a list of .* got int 7"),
+        ([], "got an empty one"),
+        ("[]", "got an empty one"),
+        (["hi"], r"messages\[0\] is str 'hi'"),
+        ([{"role": "user"}], r"messages\[0\] has no content"),
+        ([{"role": "user", "content": None}], r"messages\[0\] has no content"),
+    ],
+)
+def test_what_is_no_conversation_is_refused(
+    messages: Any, message: str, model: GenerativeModel
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        model.chat(messages, max_new_tokens=1)
+    assert model.engine.cache.free_sequences == 4
 
 
 def test_chat_renders_and_replies(model: GenerativeModel, tmp_path: Path) -> None:
@@ -215,6 +248,40 @@ def test_the_auto_class_loads_a_folder(folder: Path, model: GenerativeModel) -> 
     assert report["window"] == 32 and report["compute_dtype"] == "float32"
     with pytest.raises(InvalidArgumentError, match="unknown option 'colour'"):
         load_generative(folder, colour="red")
+
+
+@pytest.mark.parametrize("device", ["auto", " Auto "])
+def test_the_best_device_is_found(folder: Path, device: str) -> None:
+    """The host is what is left where no accelerator takes the model."""
+    loaded = mv.AutoModelForCausalLM.from_pretrained(folder, device=device, offline=True)
+    assert loaded.generate(PROMPT, max_new_tokens=2)
+    options = LoadOptions(device=device)
+    for made in (
+        loaded.loaded,
+        load_generative(folder, options).loaded,
+        load_model(folder, options),
+    ):
+        assert made.options.device == made.report["device"]
+        assert made.options.device.lower() != "auto"
+
+
+def test_the_next_device_is_tried(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    places = {"vulkan": ["VULKAN:0", "VULKAN:1"], "cpu": ["CPU:0"]}
+    monkeypatch.setattr(fit.crt, "enumerate_devices", lambda kind: places.get(kind, []))
+    tried = []
+
+    def load(options: LoadOptions) -> str:
+        tried.append(options.device)
+        if "VULKAN" in options.device:
+            raise UnsupportedError("no kernels")
+        return options.device
+
+    with caplog.at_level("WARNING", logger="clika_runtime.modelverse"):
+        assert fit.on_a_place(LoadOptions(device="auto"), load) == "CPU:0"
+    assert tried == ["VULKAN:0", "CPU:0"]
+    assert "loading on VULKAN:0 failed, trying the next device: no kernels" in caplog.text
+    with pytest.raises(UnsupportedError):
+        fit.on_a_place(LoadOptions(device="VULKAN:1"), load)
 
 
 def test_a_model_runs_in_bfloat16_with_a_continuous_cache(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import pytest
 from clika_runtime.errors import InvalidArgumentError, UnsupportedError
 from clika_runtime.modelverse.auto import TextGenerationPipeline
 from clika_runtime.modelverse.generation import GenerativeModel, load_generative
-from clika_runtime.modelverse.tools import CallStart, TextDelta, Tool, ToolCall, collect
+from clika_runtime.modelverse.tools import CallEnd, CallStart, TextDelta, Tool, ToolCall, collect
+from tests.readme import example
 from tests.unit.modelverse import models
 
 MESSAGES = [{"role": "user", "content": "What is the weather?"}]
@@ -189,6 +191,13 @@ CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo", "days": 2
 MEANT = [ToolCall("weather", '{"city": "Oslo", "days": 2}')]
 
 
+def told_of(calls: list[ToolCall]) -> list[ToolCall]:
+    """The calls without their ids, which are ours here."""
+    assert all(re.fullmatch(r"call_\d+", call.id) for call in calls)
+    assert len({call.id for call in calls}) == len(calls)
+    return [ToolCall(call.name, call.arguments) for call in calls]
+
+
 def test_text_and_calls_are_taken_apart(
     model: GenerativeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,11 +205,11 @@ def test_text_and_calls_are_taken_apart(
     pieces = list(stream)
     report = stream.report
     assert "".join(pieces) == report.text == "Let me see."
-    assert (report.tool_calls, report.reasoning) == (MEANT, "")
+    assert (told_of(report.tool_calls), report.reasoning) == (MEANT, "")
     assert report.tool_calls[0].parsed == {"city": "Oslo", "days": 2}
     # Who asks later is told all of it.
     told = list(stream.events())
-    assert collect(told).calls == MEANT
+    assert collect(told).calls == report.tool_calls
     assert "".join(event.text for event in told if isinstance(event, TextDelta)) == report.text
 
 
@@ -211,7 +220,7 @@ def test_events_come_with_their_tokens(
     for event in stream.events():
         if isinstance(event, CallStart):
             break
-    assert event == CallStart(0, "weather")
+    assert (event.index, event.name) == (0, "weather") and event.id.startswith("call_")
     assert 0 < stream._seen < len(CALL)
     stream.close()
     # The call was cut off: it is text again.
@@ -227,7 +236,34 @@ def test_asynchronous_pieces(model: GenerativeModel, monkeypatch: pytest.MonkeyP
         return [piece async for piece in stream]
 
     assert "".join(asyncio.run(read())) == stream.report.text
-    assert stream.report.tool_calls == MEANT
+    assert told_of(stream.report.tool_calls) == MEANT
+
+
+def test_every_call_has_an_id(model: GenerativeModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = CALL.replace('"name"', '"id": "x7", "name"')
+    behind = CALL.replace("}}", '}, "id": "y8"}')
+    stream = scripted(model, f"{CALL}\n{own}\n{behind}", monkeypatch, tools=TOOLS)
+    events = list(stream.events())
+    begun = [event.id for event in events if isinstance(event, CallStart)]
+    ended = [event.id for event in events if isinstance(event, CallEnd)]
+    # One that the model writes behind the arguments comes after the call was told.
+    assert begun == ended == [call.id for call in stream.report.tool_calls]
+    assert begun[1] == "x7" and re.fullmatch(r"call_\d+", begun[0])
+    assert len(set(begun)) == 3
+    later = [*MESSAGES, {"role": "assistant", "content": "Hm."}, *MESSAGES]
+    stream = model.stream_chat(later, tools=TOOLS, temperature=0.0, stop_ids=())
+    list(stream)
+    assert stream.report.tool_calls[0].id not in begun
+
+
+def test_the_example_of_the_readme(
+    model: GenerativeModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("llguidance")
+    found: dict[str, Any] = {"model": model}
+    exec(example("for event in model.stream_chat("), found)
+    line = capsys.readouterr().out
+    assert re.fullmatch(r'call_\d+ weather\n\{\s*"city"\s*:\s*"(Oslo|Rome)"\s*\}\n', line), line
 
 
 def test_events_of_a_plain_stream(model: GenerativeModel) -> None:
@@ -251,7 +287,7 @@ def test_reasoning(thinker: GenerativeModel, monkeypatch: pytest.MonkeyPatch) ->
     text = f"<think>\nRain?\n</think>\n\nLet me see. {CALL}"
     stream = scripted(thinker, text, monkeypatch, tools=TOOLS)
     assert "".join(stream) == "Let me see."
-    assert (stream.report.reasoning, stream.report.tool_calls) == ("Rain?", MEANT)
+    assert (stream.report.reasoning, told_of(stream.report.tool_calls)) == ("Rain?", MEANT)
     split = scripted(thinker, "<think>a</think>b", monkeypatch, split_reasoning=True)
     assert ("".join(split), split.report.reasoning) == ("b", "a")
     whole = scripted(thinker, "<think>a</think>b", monkeypatch)

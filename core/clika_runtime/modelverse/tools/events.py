@@ -38,7 +38,7 @@ class ReasoningDelta:
 @dataclass(frozen=True)
 class CallStart:
     """A call begins. ``index`` counts calls from 0; ``id`` is the model's own, where it wrote
-    one."""
+    one; streams of a `GenerativeModel` give one to the others."""
 
     index: int
     name: str
