@@ -122,7 +122,7 @@ def test_empty_and_partly_wrong_batches(model: GenerativeModel) -> None:
     assert model.generate_batch([]) == []
     assert model.chat_batch(iter([])) == []
     assert "no tokens" in refused(lambda: model.generate_batch(["a"] * 6 + [""], **FEW))
-    assert "must be an object" in refused(lambda: model.chat_batch([[USER], [3]], **FEW))
+    assert "messages[0] is int 3" in refused(lambda: model.chat_batch([[USER], [3]], **FEW))
 
 
 @pytest.mark.parametrize(
