@@ -510,9 +510,7 @@ def load_generative(
     """
     tokenizer_path = more.pop("tokenizer", None)
     options = load_options(options or LoadOptions(), more)
-    return fit.on_a_place(
-        options, lambda placed: _load_generative(source, placed, tokenizer_path)
-    )
+    return fit.on_a_place(options, lambda placed: _load_generative(source, placed, tokenizer_path))
 
 
 def _load_generative(source: Any, options: LoadOptions, tokenizer_path: Any) -> GenerativeModel:

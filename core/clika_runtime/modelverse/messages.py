@@ -29,7 +29,7 @@ def readable(messages: Any, template: str | None) -> Any:
             messages = json.loads(messages)
         except (ValueError, RecursionError):
             raise InvalidArgumentError(
-                f'{_SHAPE}, got the text {told(messages)}; a text alone is written as '
+                f"{_SHAPE}, got the text {told(messages)}; a text alone is written as "
                 '[{"role": "user", "content": TEXT}]'
             ) from None
     if template is None:
