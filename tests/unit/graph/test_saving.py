@@ -407,20 +407,21 @@ new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p,
 TAG, kept = b"clika_runtime.backend", []
 
 
-def like_the_cpu(name, left_out):
+def like_the_cpu(name, left_out, instead):
     # The CPU's table under another name, without its last members.
     pointer = get(_kernels.backend(None), TAG)
     size = ctypes.c_uint32.from_address(pointer).value
     table = ctypes.create_string_buffer(ctypes.string_at(pointer, size), size)
     ctypes.c_uint32.from_buffer(table).value = size - 8 * left_out
     for member in range(left_out):  # a reader that ignores the size meets what is no function
-        ctypes.c_uint64.from_buffer(table, size - 8 * (member + 1)).value = 0 if left_out > 1 else 1
+        ctypes.c_uint64.from_buffer(table, size - 8 * (member + 1)).value = instead
     kept.append(table)
     register_backend(name, new(ctypes.addressof(table), TAG, None))
 
 
-like_the_cpu("metal", 1)  # packs, and has no way back
-like_the_cpu("vulkan", 3)  # does not pack
+BEHIND = 6  # members behind `unpack`
+like_the_cpu("metal", BEHIND + 1, 1)  # packs, and has no way back
+like_the_cpu("vulkan", BEHIND + 3, 0)  # does not pack
 weight = crt.make_quantized(crt.ones((24, 34), dtype=crt.uint8), "GGUF_Q8_0", [32, 24]).tensor
 packed = crt.pack_weight(weight, "fast")
 x = crt.ones(2, 32)
