@@ -433,12 +433,11 @@ class KVCache:
     def hold(self, length: int) -> Snapshot:
         """A snapshot of so many tokens whose rows are still to be written (`rows_of`)."""
         needed = -(-length // self.block_size)
-        while needed > self.free_blocks:
-            if not self.reclaim():
-                raise OutOfMemoryError(
-                    f"KVCache.hold: {length} tokens need {needed} block(s) of {self.block_size} "
-                    f"tokens, {self.free_blocks} are free of {self.config.num_blocks}"
-                )
+        if not self._make_room(lambda: needed):
+            raise OutOfMemoryError(
+                f"KVCache.hold: {length} tokens need {needed} block(s) of {self.block_size} "
+                f"tokens, {self.free_blocks} are free of {self.config.num_blocks}"
+            )
         return Snapshot(tuple(self._take_block() for _ in range(needed)), length)
 
     def rows_of(self, snapshot: Snapshot, pool: Any) -> list[Any]:
@@ -479,7 +478,12 @@ class KVCache:
     def fits(self, sequences: Sequence[int], counts: Sequence[int]) -> bool:
         """Whether the blocks left hold these new tokens, when what is kept without need is let
         go."""
-        while self._blocks_needed(sequences, counts) > self.free_blocks:
+        return self._make_room(lambda: self._blocks_needed(sequences, counts))
+
+    def _make_room(self, needed: Callable[[], int]) -> bool:
+        """Lets go of what is kept without need until so many blocks are free; whether they are.
+        Each time it is asked anew: a block that nobody else holds any more is not needed twice."""
+        while needed() > self.free_blocks:
             if not self.reclaim():
                 return False
         return True
