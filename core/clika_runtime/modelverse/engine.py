@@ -19,8 +19,8 @@ from clika_runtime.errors import InvalidArgumentError
 
 from .cache import CacheStep, KVCache, StepArrays
 from .knobs import MAX_BIASES, MAX_DRAFT
-from .sampling import GREEDY, Ahead, Choice, Sampling, TokenLogprob
-from .step_inputs import SamplingArrays, choose, sampling_inputs
+from .sampling import GREEDY, Ahead, Choice, Sampling, TokenLogprob, look
+from .step_inputs import SamplingArrays, choose, mask_words, sampling_inputs
 
 __all__ = ["Engine", "Sampling", "Work"]
 
@@ -31,6 +31,9 @@ BATCH_BUCKETS = (1, 4, 16, 64, 256, 1024)
 SCORE_BYTES = 32 << 20
 # The likeliest tokens that a step tells where log-probabilities are asked for.
 TOP_LOGPROBS = 20
+
+# The tokens that a mask is asked about one by one, before it is made.
+LIKELIEST = 64
 
 # Rows of a step that looks at drafts.
 MAX_ROWS = 64
@@ -43,7 +46,8 @@ class Work:
     """New tokens of one sequence. With ``sampling`` the step gives the token that follows them;
     ``index`` is that token's number in the reply, ``choice`` what the request carries from one
     token to the next, where `Choice.needed` says that there is any. ``draft`` are tokens that may
-    follow, for `Engine.verify`."""
+    follow, for `Engine.verify`. ``late``: the mask of the choice is asked after the step, about the
+    token that was found (`Choice.late`); for steps of one token per sequence."""
 
     sequence: int
     tokens: Sequence[int]
@@ -51,6 +55,7 @@ class Work:
     index: int = 0
     choice: Choice | None = None
     draft: Sequence[int] = ()
+    late: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,13 +64,15 @@ class PlanClass:
     an id behind each of them), ``sample`` (any tokens, ids for the rows wanted), ``fill`` (any
     tokens, nothing wanted), ``logits`` (any tokens, logits of the rows wanted). ``adjusts`` and
     ``logprobs`` say what `choose` does beside sampling; one row that asks for it is enough, and
-    costs the others nothing in their results."""
+    costs the others nothing in their results. ``logits``: the step tells the logits that it chose
+    by, too."""
 
     kind: str
     tokens: int
     batch: int
     adjusts: bool = False
     logprobs: bool = False
+    logits: bool = False
 
 
 class _Buffers:
@@ -146,6 +153,7 @@ class Engine:
         batch: int,
         adjusts: bool = False,
         logprobs: bool = False,
+        logits: bool = False,
     ) -> Any:
         """The plan of a step's class, compiled on first need."""
         bucket = self._batch_bucket(batch)
@@ -158,7 +166,7 @@ class Engine:
         else:
             # More sequences decode in this step than a chunk has tokens.
             width = 1 << (tokens - 1).bit_length()
-        key = PlanClass(kind, width, bucket, adjusts, logprobs)
+        key = PlanClass(kind, width, bucket, adjusts, logprobs, logits)
         found = self._plans.get(key)
         if found is None:
             found = self._compile(key)
@@ -228,13 +236,17 @@ class Engine:
             if not chooses:
                 return [self._forward(of, key.kind, pools)]
             logits = self._forward(of, "logits", pools)
-            return choose(of, logits, key.adjusts, self.top_logprobs if key.logprobs else None)
+            top = self.top_logprobs if key.logprobs else None
+            found = choose(of, logits, key.adjusts, top)
+            return [*found, logits] if key.logits else found
 
         outputs = ["result"]
         if key.adjusts:
             outputs += ["mu"]
         if key.logprobs:
             outputs += ["logprobs", "top_logprobs", "top_ids"]
+        if key.logits:
+            outputs += ["logits"]
         graph = crt.trace(
             forward,
             specs,
@@ -276,7 +288,7 @@ class Engine:
         """
         with self.lock:
             sequences = [item.sequence for item in work]
-            decode = all(len(item.tokens) == 1 and item.sampling is not None for item in work)
+            decode = decodes(work)
             if decode and work:
                 arrays = self.cache.prepare_decode(sequences)
             else:
@@ -292,12 +304,86 @@ class Engine:
         adjusts, logprobs = _wishes(work)
         buffers = self._decode_buffers(batch, width, adjusts)
         buffers.set(work, arrays)
-        plan = self.plan("decode", batch, batch, adjusts, logprobs)
+        late = [row for row, item in enumerate(work) if item.late]
+        plan = self.plan("decode", batch, batch, adjusts, logprobs, bool(late))
         inputs = buffers.tensors
         if self.device.type != "cpu":
             inputs = {name: tensor.to(self.device) for name, tensor in inputs.items()}
+        results = plan.run(inputs)
+        logits = results.pop() if late else None
         # The read waits for the step, so the arrays may be written again after it.
-        return _results(plan.run(inputs), work, adjusts, logprobs)
+        ids = _results(results, work, adjusts, logprobs)
+        if late:
+            self._look_late(work, late, ids, logits)
+        return ids
+
+    def _look_late(
+        self, work: Sequence[Work], late: Sequence[int], ids: list[int], logits: Any
+    ) -> None:
+        """Asks the masks about the tokens that were found. Where one is not admitted: about the
+        next likeliest, and if it is none of those either, the mask is made and the row chosen
+        again. -1 where asking failed, which is the choice's ``failure``."""
+        wrong = self._not_admitted(work, late, [(ids[row],) for row in late], ids)
+        if wrong:
+            likeliest = self._likeliest(wrong, logits)
+            wrong = self._not_admitted(work, wrong, likeliest, ids)
+        if wrong:
+            self._choose_again(work, wrong, ids, logits)
+
+    def _not_admitted(
+        self,
+        work: Sequence[Work],
+        rows: Sequence[int],
+        candidates: Sequence[Sequence[int]],
+        ids: list[int],
+    ) -> list[int]:
+        """Writes the first candidate that a row's mask admits; returns the rows that have none."""
+        wrong = []
+        for row, tokens in zip(rows, candidates, strict=True):
+            choice: Any = work[row].choice
+            try:
+                place = choice.mask.first_admitted(tokens)
+            except Exception as error:
+                choice.failure = error
+                ids[row] = -1
+                continue
+            if place < 0:
+                wrong.append(row)
+            else:
+                ids[row] = tokens[place]
+        return wrong
+
+    def _likeliest(self, rows: Sequence[int], logits: Any) -> list[list[int]]:
+        """The tokens of the largest logits of each row, the lower of equals first."""
+        import numpy as np
+
+        count = min(LIKELIEST, self.model.vocab_size)
+        of = self._inputs({"rows": np.array(rows, np.int32), "ids": np.zeros(len(rows), np.int32)})
+        found: list[list[int]] = crt.top_logprobs(
+            crt.index_select(logits, 0, of["rows"]), of["ids"], count
+        )[2].tolist()
+        return found
+
+    def _choose_again(
+        self, work: Sequence[Work], rows: Sequence[int], ids: list[int], logits: Any
+    ) -> None:
+        """Makes the masks of some rows and chooses by what they leave."""
+        import numpy as np
+
+        vocabulary = self.model.vocab_size
+        choices: list[Any] = [work[row].choice for row in rows]
+        for place, error in look(choices, vocabulary).items():
+            choices[place].failure = error
+        words = np.zeros((len(rows), mask_words(vocabulary)), np.int32)
+        for place, choice in enumerate(choices):
+            if choice.failure is None:
+                words[place, : len(choice.words)] = choice.words
+        greedy = SamplingArrays(len(rows), False, vocabulary)
+        greedy.set([(GREEDY, 0, None)] * len(rows))
+        of = self._inputs({"rows": np.array(rows, np.int32), "mask": words, **greedy.arrays})
+        allowed = crt.mask_logits(crt.index_select(logits, 0, of["rows"]), of["mask"])
+        for row, token in zip(rows, choose(of, allowed, False, None)[0].tolist(), strict=True):
+            ids[row] = token
 
     def verify(self, work: Sequence[Work]) -> list[list[int]]:
         """Runs a step in which a draft stands behind the new token of each sequence (or none: one
@@ -450,12 +536,17 @@ class Engine:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
+def decodes(work: Sequence[Work]) -> bool:
+    """Whether a step has one token per sequence, and every sequence asks for the next."""
+    return all(len(item.tokens) == 1 and item.sampling is not None for item in work)
+
+
 def _wishes(work: Sequence[Work]) -> tuple[bool, bool]:
     """Whether a row asks for adjusted logits, and whether one asks for log-probabilities."""
-    choices = [item.choice for item in work if item.choice is not None]
+    asked = [(item.choice, item.late) for item in work if item.choice is not None]
     return (
-        any(choice.adjusts for choice in choices),
-        any(choice.wants_logprobs for choice in choices),
+        any(choice.sampling.adjusts if late else choice.adjusts for choice, late in asked),
+        any(choice.wants_logprobs for choice, _ in asked),
     )
 
 

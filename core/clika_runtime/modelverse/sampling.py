@@ -45,6 +45,10 @@ class LogitsMask(Protocol):
     (`speculation`). ``fill`` takes a third argument then, a draft for each object, and an object
     has a row more than its draft has tokens: the words behind each of them, zeros behind one that
     does not follow. Without ``fill`` the draft is told by ``accept`` and taken back.
+
+    With ``first_admitted(tokens)``, the index of the first of the tokens that ``mask()`` would
+    allow (-1: none of them), a greedy token is chosen first and asked about then: the mask is made
+    only where it allows none of the likeliest.
     """
 
     def mask(self) -> Any:
@@ -149,6 +153,7 @@ class Choice:
         self.mask = mask
         self.words: Any = None  # of the mask, for the step under way
         self.later: list[Any] = []  # those behind each token of a draft
+        self.failure: Exception | None = None  # what asking the mask for the step failed with
         self.finished = False  # the mask says that nothing may follow
         self.adjusts = sampling.adjusts or mask is not None
         self.wants_logprobs = sampling.logprobs != NO_LOGPROBS
@@ -183,6 +188,19 @@ class Choice:
         if self._breaks is not None and not getattr(self._breaks, "stateless", False):
             return "dry_sequence_breakers has texts longer than a letter"
         return ""
+
+    @property
+    def late(self) -> bool:
+        """Whether the mask may be asked after the choice. The likeliest of all tokens, where the
+        mask admits it, is the likeliest of those that it admits; nothing else that is asked for
+        depends on the others."""
+        sampling = self.sampling
+        return (
+            hasattr(self.mask, "first_admitted")
+            and sampling.temperature == 0.0
+            and not sampling.mirostat_tau
+            and not self.wants_logprobs
+        )
 
     def along(self, draft: Sequence[int]) -> list[Choice | Ahead]:
         """What the tokens behind a draft are chosen by: this choice, and one that is ahead by each

@@ -16,7 +16,7 @@ from typing import Any
 
 from clika_runtime.errors import ClikaRTError, InternalError, InvalidArgumentError
 
-from .engine import MAX_ROWS, Engine, Work
+from .engine import MAX_ROWS, Engine, Work, decodes
 from .knobs import MAX_DRAFT
 from .prefixes import LEAST, PrefixStore, common_length
 from .sampling import Choice, Sampling, look
@@ -366,10 +366,19 @@ class Scheduler:
                 work[place].draft = draft
 
     def _allowed(self, batch: list[Request], work: list[Work]) -> tuple[list[Request], list[Work]]:
-        """Asks what the next tokens may be; a request whose mask fails ends and is left out."""
+        """Asks what the next tokens may be, where that is not better done after the step; a request
+        whose mask fails ends and is left out."""
         asked = [item.choice if item.sampling is not None else None for item in work]
         if not any(asked):
             return batch, work
+        if not any(item.draft for item in work) and decodes(work):
+            for place, choice in enumerate(asked):
+                if choice is not None and choice.late:
+                    choice.words = None
+                    work[place].late = True
+                    asked[place] = None
+            if not any(asked):
+                return batch, work
         drafts = [item.draft for item in work] if self._drafting else None
         errors = look(asked, self.engine.model.vocab_size, drafts)
         if not errors:
@@ -435,11 +444,13 @@ class Scheduler:
             request.speculation.close()
 
 
-def _no_token(request: Request) -> ClikaRTError:
+def _no_token(request: Request) -> Exception:
     """What a request fails with whose next token cannot be chosen."""
     number = len(request.produced) + 1
     place = len(request.tokens) + len(request.produced)
     where = f"generate: token {number} of the reply (position {place}) cannot be chosen: "
+    if request.choice is not None and request.choice.failure is not None:
+        return request.choice.failure
     if request.choice is not None and request.choice.allows_nothing:
         return InvalidArgumentError(f"{where}the request's constraint allows no token here")
     return InternalError(

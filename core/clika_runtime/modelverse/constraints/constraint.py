@@ -122,6 +122,19 @@ class ConstraintState:
             )
         self._taken += 1
 
+    def first_admitted(self, tokens: Sequence[int]) -> int:
+        """The index of the first of the tokens that `mask` has, -1 where it has none of them;
+        without making the mask. Negative numbers are no tokens."""
+        matcher, size = self._matcher, self.vocab_size
+        for place, token in enumerate(tokens):
+            if token >= 0 and matcher.validate_tokens([_checked(token, size)]) == 1:
+                # Where the text that follows is forced, its own token alone may come next.
+                forced = matcher.compute_ff_tokens()
+                if not forced or forced[0] == token:
+                    return place
+                return tokens.index(forced[0]) if forced[0] in tokens else -1
+        return -1
+
     def admitted(self, tokens: Sequence[int]) -> int:
         """How many of the tokens may follow, from the first on. The state stays as it was."""
         count: int = self._matcher.validate_tokens(
@@ -262,10 +275,15 @@ def _compute(
     start = target.ctypes.data
     limit = time.perf_counter() + ALONE
     for done, (matcher, row) in enumerate(alone):
-        if done + 1 < len(alone) and time.perf_counter() > limit:
+        forced = matcher.compute_ff_tokens()
+        if forced:  # one token alone may come next
+            target[row] = 0
+            target.view(np.uint32)[row, forced[0] // 32] = 1 << forced[0] % 32
+        elif done + 1 < len(alone) and time.perf_counter() > limit:
             _executor().unsafe_compute_mask_ptr(alone[done:], start, words * 4, len(target))
             break
-        matcher.unsafe_compute_mask_ptr(start + row * words * 4, words * 4)
+        else:
+            matcher.unsafe_compute_mask_ptr(start + row * words * 4, words * 4)
     if vocabulary.padded:
         rows = [row for item in work for row in range(item[1], item[1] + _rows(item, drafted))]
         if target is not masks:
