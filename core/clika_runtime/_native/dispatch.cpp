@@ -493,26 +493,55 @@ void release_share(void* owner) {
   delete region;
 }
 
-Storage* weight_storage(int32_t device, size_t nbytes) {
+// Touches fresh memory: the system clears a page then, and threads that meet on one huge page wait for each other.
+void populate(char* data, size_t nbytes) {
+  constexpr size_t kPage = size_t{2} << 20;
+  const auto touch = [](void* to, int64_t begin, int64_t end, int32_t) {
+    for (int64_t i = begin; i < end; ++i) static_cast<char*>(to)[static_cast<size_t>(i) * kPage] = 0;
+  };
+  Pool::get().parallel_for(static_cast<int64_t>((nbytes + kPage - 1) / kPage), 1, touch, data);
+}
+
+// A region of whose memory the first `wanted` bytes are there; nullptr where there is none.
+WeightRegion* new_region(size_t wanted) {
+  char* data = static_cast<char*>(host_allocator().allocate(kRegionBytes));
+  if (data == nullptr) return nullptr;
+  populate(data, std::min(kRegionBytes, wanted));
+  return new WeightRegion{data};
+}
+
+// Memory for a packed weight. `coming` are the bytes of this weight and of those that follow it into regions.
+Storage* weight_storage(int32_t device, size_t nbytes, size_t coming) {
   Allocator& allocator = device_allocator(device);
-  if (&allocator != &host_allocator() || nbytes >= kRegionShare) {
-    return Storage::create(allocator, nbytes, device, false);
+  if (&allocator != &host_allocator()) return Storage::create(allocator, nbytes, device, false);
+  if (nbytes >= kRegionShare) {
+    Storage* made = Storage::create(allocator, nbytes, device, false);
+    if (made != nullptr && made->data() != nullptr) populate(static_cast<char*>(made->data()), nbytes);
+    return made;
   }
   const size_t share = (nbytes + 63) / 64 * 64;
+  WeightRegion* fresh = nullptr;
   region_lock.lock();
-  if (open_region == nullptr || open_region->used + share > kRegionBytes) {
-    char* data = static_cast<char*>(allocator.allocate(kRegionBytes));
-    if (data == nullptr) {
-      region_lock.unlock();
-      return nullptr;
+  while (open_region == nullptr || open_region->used + share > kRegionBytes) {
+    if (fresh != nullptr) {
+      open_region = fresh;  // the one before is freed with its last weight
+      fresh = nullptr;
+      break;
     }
-    open_region = new WeightRegion{data};  // the one before is freed with its last weight
+    region_lock.unlock();
+    fresh = new_region(std::max(share, coming));
+    if (fresh == nullptr) return nullptr;
+    region_lock.lock();
   }
   WeightRegion* region = open_region;
   char* const data = region->data + region->used;
   region->used += share;
   ++region->references;
   region_lock.unlock();
+  if (fresh != nullptr) {  // another thread has opened one meanwhile
+    host_allocator().release(fresh->data, kRegionBytes);
+    delete fresh;
+  }
   return Storage::borrow(data, nbytes, device, Storage::kBorrowed, release_share, region, true);
 }
 
@@ -559,7 +588,15 @@ ErrorPtr repack(const clika_value* source, TensorRecord* record, const char* ope
              : make_error(status, "INTERNAL", std::string(operation) + ": the backend failed and gave no reason");
 }
 
-ErrorPtr pack_weight(const TensorRecord& weight, int32_t mode, TensorRecord* packed) {
+// About the bytes that a weight takes of a region; 0 where it has memory of its own.
+size_t region_bytes(const TensorRecord& weight) {
+  const clika_block block = clika_block_of(weight.scheme);
+  if (block.columns == 0 || weight.layout != CLIKA_LAYOUT_PUBLISHED) return 0;
+  const auto nbytes = static_cast<size_t>(weight.numel() / block.columns * block.bytes);
+  return nbytes >= kRegionShare ? 0 : nbytes;
+}
+
+ErrorPtr pack_weight(const TensorRecord& weight, int32_t mode, size_t coming, TensorRecord* packed) {
   *packed = weight;
   packed->storage->retain();
   const Backend* backend = backend_by_id(device_backend(weight.device));
@@ -579,7 +616,7 @@ ErrorPtr pack_weight(const TensorRecord& weight, int32_t mode, TensorRecord* pac
     return nullptr;  // kept as published
   }
   packed->storage->drop();
-  packed->storage = weight_storage(weight.device, static_cast<size_t>(info.nbytes));
+  packed->storage = weight_storage(weight.device, static_cast<size_t>(info.nbytes), coming);
   if (packed->storage == nullptr || packed->storage->data() == nullptr) {
     if (packed->storage != nullptr) packed->storage->drop();
     return out_of_memory("", info.nbytes, weight.device);
@@ -593,9 +630,13 @@ ErrorPtr pack_weight(const TensorRecord& weight, int32_t mode, TensorRecord* pac
 }  // namespace
 
 ErrorPtr pack_weights(std::vector<TensorRecord>* weights, const std::vector<int32_t>& modes, bool drop_source) {
+  size_t coming = 0;
+  for (const TensorRecord& weight : *weights) coming += region_bytes(weight);
   for (size_t i = 0; i < weights->size(); ++i) {
     const TensorRecord weight = (*weights)[i];
-    if (ErrorPtr error = pack_weight(weight, modes[i], &(*weights)[i])) {
+    ErrorPtr error = pack_weight(weight, modes[i], coming, &(*weights)[i]);
+    coming -= region_bytes(weight);
+    if (error) {
       for (size_t made = 0; made < i; ++made) (*weights)[made].storage->drop();
       return error;
     }
