@@ -7,11 +7,13 @@
 namespace clika_cuda {
 
 // One per file of kernels/.
+void add_attention(Registry& registry);
 void add_copy(Registry& registry);
 void add_elementwise(Registry& registry);
 void add_embedding(Registry& registry);
 void add_factory(Registry& registry);
 void add_indexing(Registry& registry);
+void add_kv_append(Registry& registry);
 void add_matmul(Registry& registry);
 void add_normalization(Registry& registry);
 void add_reductions(Registry& registry);
@@ -26,17 +28,20 @@ constexpr bool same(A a, B b) {
 static_assert(same(clika_device::kBool, CLIKA_BOOL) && same(clika_device::kInt8, CLIKA_INT8) &&
                   same(clika_device::kInt64, CLIKA_INT64) && same(clika_device::kUint8, CLIKA_UINT8) &&
                   same(clika_device::kUint64, CLIKA_UINT64) && same(clika_device::kFloat16, CLIKA_FLOAT16) &&
-                  same(clika_device::kFloat64, CLIKA_FLOAT64) && same(clika_device::kMaxRank, CLIKA_MAX_RANK),
+                  same(clika_device::kFloat64, CLIKA_FLOAT64) &&
+                  same(clika_device::kFloat8, CLIKA_FLOAT8_E4M3) && same(clika_device::kMaxRank, CLIKA_MAX_RANK),
               "arguments.cuh has the numbers of plugin.h");
 
 const Registry& registry() {
   static const Registry* all = [] {
     auto* made = new Registry();
+    add_attention(*made);
     add_copy(*made);
     add_elementwise(*made);
     add_embedding(*made);
     add_factory(*made);
     add_indexing(*made);
+    add_kv_append(*made);
     add_matmul(*made);
     add_normalization(*made);
     add_reductions(*made);

@@ -33,11 +33,20 @@ inline char* dynamic_shared() {
 
 #if defined(EMULATED_TOGETHER)
 enum State { kReady, kAtWarp, kAtBlock, kDone };
+struct Copy {  // in the background, until the thread waits for it
+  void* to;
+  const void* from;
+  bool there;
+  int set;
+};
 struct Fiber {
   ucontext_t context;
   State state = kReady;
   unsigned index = 0;
   uint32_t slot = 0;
+  uint64_t words[6];  // what other lanes read
+  std::vector<Copy> copies;
+  int sets = 0;
 };
 static std::vector<Fiber> fibers;
 static std::vector<char> stacks;
@@ -63,6 +72,8 @@ static void run_block(unsigned threads) {
     Fiber& fiber = fibers[t];
     fiber.state = kReady;
     fiber.index = t;
+    fiber.copies.clear();
+    fiber.sets = 0;
     getcontext(&fiber.context);
     fiber.context.uc_stack.ss_sp = stacks.data() + t * kStack;
     fiber.context.uc_stack.ss_size = kStack;
@@ -145,6 +156,74 @@ inline uint32_t __shfl_xor_sync(unsigned, uint32_t x, int mask) {
 inline uint32_t __shfl_sync(unsigned, uint32_t x, int lane) {
   return emulated_exchange(x, (emulated::running->index & ~31u) | static_cast<unsigned>(lane));
 }
+// Twins of tensor_cores.cuh. Lane l holds of 8 x 8 elements 2 (l % 4) and the next of row l / 4.
+inline const emulated::Fiber& emulated_lane(unsigned lane) {
+  return emulated::fibers[(emulated::running->index & ~31u) | lane];
+}
+template <class Read>
+inline void emulated_matrices(uint32_t (&r)[4], const void* row, const Read& read) {
+  emulated::running->words[0] = reinterpret_cast<uintptr_t>(row);
+  emulated::wait(emulated::kAtWarp);
+  const auto element = [](unsigned matrix, unsigned row, unsigned column) {
+    uint16_t x;
+    memcpy(&x, reinterpret_cast<const char*>(emulated_lane(8 * matrix + row).words[0]) + 2 * column, 2);
+    return static_cast<uint32_t>(x);
+  };
+  const unsigned lane = emulated::running->index & 31u, line = lane / 4, pair = 2 * (lane % 4);
+  if (reinterpret_cast<uintptr_t>(row) % 16 != 0) __builtin_trap();
+  for (unsigned i = 0; i < 4; ++i) {
+    r[i] = read(element, i, line, pair) | read(element, i, line, pair + 1) << 16;
+  }
+  emulated::wait(emulated::kAtWarp);
+}
+inline void load_matrices(uint32_t (&r)[4], const void* row) {
+  emulated_matrices(r, row, [](auto element, unsigned i, unsigned line, unsigned at) { return element(i, line, at); });
+}
+inline void load_transposed(uint32_t (&r)[4], const void* row) {
+  emulated_matrices(r, row, [](auto element, unsigned i, unsigned line, unsigned at) { return element(i, at, line); });
+}
+// d += a b: a has rows l / 4 and eight below, of columns 0 .. 7 and then 8 .. 15; b has column l / 4, of rows 0 .. 7 and
+// then 8 .. 15.
+template <class ToFloat>
+inline void multiply_emulated(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, const ToFloat& to_float) {
+  uint64_t(&words)[6] = emulated::running->words;
+  for (int i = 0; i < 4; ++i) words[i] = a[i];
+  words[4] = b0;
+  words[5] = b1;
+  emulated::wait(emulated::kAtWarp);
+  const unsigned lane = emulated::running->index & 31u;
+  for (unsigned e = 0; e < 4; ++e) {
+    const unsigned below = e / 2, column = 2 * (lane % 4) + e % 2;
+    float sum = 0.0f;
+    for (unsigned k = 0; k < 16; ++k) {
+      const unsigned holder = k % 8 / 2, shift = 16 * (k % 2);
+      const uint64_t x = emulated_lane(lane / 4 * 4 + holder).words[below + 2 * (k / 8)];
+      const uint64_t y = emulated_lane(column * 4 + holder).words[4 + k / 8];
+      sum += to_float(static_cast<uint32_t>(x) >> shift & 0xffffu) * to_float(static_cast<uint32_t>(y) >> shift & 0xffffu);
+    }
+    d[e] += sum;
+  }
+  emulated::wait(emulated::kAtWarp);
+}
+inline void copy_async(void* to, const void* from, bool there) {
+  if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) % 16 != 0) __builtin_trap();
+  emulated::running->copies.push_back({to, from, there, emulated::running->sets});
+}
+inline void end_copies() { ++emulated::running->sets; }
+template <int n>
+inline void wait_copies() {
+  std::vector<emulated::Copy> later;
+  for (const emulated::Copy& copy : emulated::running->copies) {
+    if (copy.set >= emulated::running->sets - n) {
+      later.push_back(copy);
+    } else if (copy.there) {
+      memcpy(copy.to, copy.from, 16);
+    } else {
+      memset(copy.to, 0, 16);
+    }
+  }
+  emulated::running->copies = later;
+}
 #else
 inline void __syncthreads() { __builtin_trap(); }
 inline uint32_t __shfl_xor_sync(unsigned, uint32_t x, int) { __builtin_trap(); }
@@ -176,6 +255,7 @@ inline T atomicMax(T* to, T with) {
 }
 inline float __fdividef(float a, float b) { return a / b; }
 inline void __threadfence_system() {}
+inline void __threadfence() {}
 inline uint32_t atomicCAS(uint32_t* to, uint32_t old, uint32_t with) {
   const uint32_t was = *to;
   if (was == old) *to = with;

@@ -24,6 +24,7 @@ enum Dtype : int {
   kBfloat16 = 16,
   kFloat32 = 17,
   kFloat64 = 18,
+  kFloat8 = 19,
 };
 
 constexpr int kMaxRank = 8;

@@ -6,6 +6,11 @@
 
 #define CLIKA_INLINE __device__ __forceinline__
 
+// Shared memory whose size the launch gives.
+#if !defined(CLIKA_DYNAMIC_SHARED)
+#define CLIKA_DYNAMIC_SHARED(name) extern __shared__ __align__(16) char name[]
+#endif
+
 #define CLIKA_INFINITY __uint_as_float(0x7f800000u)
 #define CLIKA_NAN __uint_as_float(0x7fc00000u)
 

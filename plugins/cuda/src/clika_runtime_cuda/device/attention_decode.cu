@@ -1,0 +1,278 @@
+// Attention of one token of each sequence, on tensor cores: a block takes a split of the positions and the query heads of
+// one key head, which are the rows of its tiles. Tiles of keys and values come in the background, several ahead, across
+// the borders of splits. Scores: each warp a quarter of the positions; weighted sums: each warp a quarter of the columns.
+// CLIKA_T: bf16 or f16. CLIKA_D: elements of a row, what is missing is zero.
+#include "attention.cuh"
+#include "tensor_cores.cuh"
+
+using T = CLIKA_T;
+constexpr int D = CLIKA_D;
+using Row = Rows<D>;
+constexpr int kThreads = 128;
+constexpr int kTile = D > 128 ? 32 : 64;  // positions; attention.cpp has the number too
+constexpr int kOwn = kTile / 4;           // of a warp
+constexpr int kNear = kOwn / 8;
+constexpr int kWeightStride = kTile * 2 + 16;
+
+// What is copied to the stages, two sets of which are known ahead.
+struct Source {
+  i64 query;  // of the first row
+  int kv_head, rows;
+};
+
+// The tiles of a block, one after the other.
+struct Cursor {
+  Item item;
+  int number, at;
+
+  CLIKA_INLINE void start(const Work<kThreads>& work, const Attention& a, int from) {
+    number = from;
+    if (number >= work.total) return;
+    item = work.item(a, number);
+    at = item.from / kTile * kTile;
+  }
+  CLIKA_INLINE bool valid(const Work<kThreads>& work) const { return number < work.total; }
+  CLIKA_INLINE bool last() const { return at + kTile >= item.to; }
+  CLIKA_INLINE void advance(const Work<kThreads>& work, const Attention& a) {
+    if (number >= work.total) return;
+    if (last()) {
+      start(work, a, number + gridDim.x);
+    } else {
+      at += kTile;
+    }
+  }
+};
+
+CLIKA_INLINE void wait_for_stage(int stages) {
+  if (stages == 2) {
+    wait_copies<0>();
+  } else if (stages == 3) {
+    wait_copies<1>();
+  } else {
+    wait_copies<2>();
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(128) attention_decode(const __grid_constant__ Attention a) {
+  CLIKA_DYNAMIC_SHARED(memory);
+  __shared__ Work<kThreads> work;
+  __shared__ Place places[4][kTile];
+  __shared__ Source sources[4];
+  __shared__ float warp_tops[4][16], warp_sums[4][16];
+  __shared__ Words4 weight_rows[kWeightStride];
+  char* weights = reinterpret_cast<char*>(weight_rows);
+  const int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
+  const int query_rows = a.rows > 8 ? 16 : 8;
+  const int stage_bytes = (2 * kTile + query_rows) * Row::kStride;
+  const auto* queries = static_cast<const T*>(a.query);
+  const auto* keys = static_cast<const T*>(a.keys);
+  const auto* values = static_cast<const T*>(a.values);
+
+  work.find(a);
+  Cursor ahead, now;
+  now.start(work, a, blockIdx.x);
+  ahead = now;
+
+  const auto look_up = [&] {
+    if (!ahead.valid(work) || tid >= kTile) return Place{0, -1};
+    return place_of(a, ahead.item.seen.sequence, ahead.at + tid, ahead.item.from, ahead.item.to);
+  };
+  const auto source = [&] {
+    if (!ahead.valid(work)) return Source{0, 0, -1};
+    return Source{ahead.item.token * a.query_token + ahead.item.head * a.query_head, ahead.item.kv_head, ahead.item.rows};
+  };
+  const auto announce = [&](int tile, const Place& place, const Source& from) {
+    if (tid < kTile) places[tile & 3][tid] = checked(a, place);
+    if (tid == 0) sources[tile & 3] = from;
+  };
+  const auto copy = [&](int tile, int stage) {
+    const Source from = sources[tile & 3];
+    if (from.rows >= 0) {
+      char* to = memory + stage * stage_bytes;
+      const int chunk = tid % Row::kChunks;
+#pragma unroll
+      for (int row = tid / Row::kChunks; row < kTile; row += kThreads / Row::kChunks) {
+        const Place p = places[tile & 3][row];
+        const i64 key = p.block * a.key_block + p.within * a.key_position + from.kv_head * a.key_head + chunk * 8;
+        const bool there = p.within >= 0 && chunk * 8 < a.size;
+        copy_async(to + Row::at(row, chunk), there ? keys + key : keys, there);
+      }
+#pragma unroll
+      for (int row = tid / Row::kChunks; row < kTile; row += kThreads / Row::kChunks) {
+        const Place p = places[tile & 3][row];
+        const i64 value = p.block * a.value_block + p.within * a.value_position + from.kv_head * a.value_head + chunk * 8;
+        const bool there = p.within >= 0 && chunk * 8 < a.value_size;
+        copy_async(to + Row::at(kTile + row, chunk), there ? values + value : values, there);
+      }
+      for (int row = tid / Row::kChunks; row < query_rows; row += kThreads / Row::kChunks) {
+        const bool there = row < from.rows && chunk * 8 < a.size;
+        const T* q = there ? queries + from.query + row * a.query_head + chunk * 8 : queries;
+        copy_async(to + Row::at(2 * kTile + row, chunk), q, there);
+      }
+    }
+    end_copies();
+  };
+
+  // The table is read for the first tiles at once.
+  Place next = {0, -1};
+  Source next_source = {0, 0, -1};
+#pragma unroll
+  for (int k = 0; k <= 4; ++k) {
+    if (k > a.tile) continue;
+    const Place place = look_up();
+    const Source from = source();
+    ahead.advance(work, a);
+    if (k < a.tile) {
+      announce(k, place, from);
+    } else {
+      next = place;
+      next_source = from;
+    }
+  }
+  __syncthreads();
+  for (int k = 0; k < a.tile - 1; ++k) copy(k, k);
+
+  float top[2] = {}, sum[2] = {};
+  float total[D / 32][4] = {};
+  int stage = 0, free_stage = a.tile - 1;
+  for (int tile = 0; now.valid(work); ++tile) {
+    wait_for_stage(a.tile);
+    __syncthreads();
+    copy(tile + a.tile - 1, free_stage);
+    announce(tile + a.tile, next, next_source);
+    next = look_up();
+    next_source = source();
+    ahead.advance(work, a);
+
+    const Item& i = now.item;
+    if (now.at <= i.from) {
+      for (int h = 0; h < 2; ++h) {
+        top[h] = -CLIKA_INFINITY;
+        sum[h] = 0.0f;
+      }
+      for (auto& n : total) {
+        for (float& x : n) x = 0.0f;
+      }
+    }
+    const char* key_rows = memory + stage * stage_bytes;
+    const char* value_rows = key_rows + kTile * Row::kStride;
+    const char* query_rows_at = value_rows + kTile * Row::kStride;
+
+    float score[kNear][4] = {};
+#pragma unroll
+    for (int step = 0; step < D / 16; step += 3 - kNear) {
+      u32 b[4];
+      if (kNear == 2) {
+        load_matrices(b, key_rows + Row::at(warp * kOwn + (lane & 7) + (lane >> 4 << 3), 2 * step + (lane >> 3 & 1)));
+      } else {
+        load_matrices(b, key_rows + Row::at(warp * kOwn + (lane & 7), 2 * step + (lane >> 3)));
+      }
+#pragma unroll
+      for (int s = 0; s < 3 - kNear; ++s) {
+        u32 q[4];
+        const int row = (lane & 7) + (query_rows > 8 ? lane & 8 : 0);
+        load_matrices(q, query_rows_at + Row::at(row, 2 * (step + s) + (lane >> 4)));
+        if (query_rows == 8) q[1] = q[3] = 0;
+        if (kNear == 2) {
+          multiply(score[0], q, b[0], b[1], T{});
+          multiply(score[kNear - 1], q, b[2], b[3], T{});
+        } else {
+          multiply(score[0], q, b[2 * s], b[2 * s + 1], T{});
+        }
+      }
+    }
+    float higher[2] = {-CLIKA_INFINITY, -CLIKA_INFINITY};
+#pragma unroll
+    for (int n = 0; n < kNear; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int position = now.at + warp * kOwn + n * 8 + 2 * (lane & 3) + (e & 1);
+        const bool there = position >= i.from && position < i.to;
+        score[n][e] = there ? score_of(a, score[n][e]) : -CLIKA_INFINITY;
+        higher[e >> 1] = fmaxf(higher[e >> 1], score[n][e]);
+      }
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      higher[h] = fmaxf(higher[h], shuffle_xor(higher[h], 1));
+      higher[h] = fmaxf(higher[h], shuffle_xor(higher[h], 2));
+      if ((lane & 3) == 0) warp_tops[warp][8 * h + (lane >> 2)] = higher[h];
+    }
+    __syncthreads();
+    float factor[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float before = top[h];
+#pragma unroll
+      for (int w = 0; w < 4; ++w) top[h] = fmaxf(top[h], warp_tops[w][8 * h + (lane >> 2)]);
+      const float base = top[h] == -CLIKA_INFINITY ? 0.0f : top[h];
+      factor[h] = exp2_of(before - base);
+      sum[h] *= factor[h];
+#pragma unroll
+      for (int n = 0; n < kNear; ++n) {
+        const float x = exp2_of(score[n][2 * h] - base), y = exp2_of(score[n][2 * h + 1] - base);
+        sum[h] += x + y;
+        char* to = weights + (8 * h + (lane >> 2)) * kWeightStride + (warp * kOwn + n * 8 + 2 * (lane & 3)) * 2;
+        *reinterpret_cast<u32*>(to) = pair(x, y, T{});
+      }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int n = 0; n < D / 32; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) total[n][e] *= factor[e >> 1];
+    }
+#pragma unroll
+    for (int step = 0; step < kTile / 16; ++step) {
+      u32 w[4];
+      load_matrices(w, weights + (lane & 15) * kWeightStride + (2 * step + (lane >> 4)) * 16);
+#pragma unroll
+      for (int n = 0; n < D / 32; n += 2) {
+        u32 v[4];
+        load_transposed(v, value_rows + Row::at(16 * step + (lane & 15), warp * (D / 32) + n + (lane >> 4)));
+        multiply(total[n], w, v[0], v[1], T{});
+        multiply(total[n + 1], w, v[2], v[3], T{});
+      }
+    }
+
+    if (now.last()) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        sum[h] += shuffle_xor(sum[h], 1);
+        sum[h] += shuffle_xor(sum[h], 2);
+        if ((lane & 3) == 0) warp_sums[warp][8 * h + (lane >> 2)] = sum[h];
+      }
+      __syncthreads();
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int row = 8 * h + (lane >> 2);
+        if (row >= i.rows) continue;
+        float all = 0.0f;
+        for (int w = 0; w < 4; ++w) all += warp_sums[w][row];
+        const int column = warp * (D / 4) + 2 * (lane & 3);
+        if (i.splits == 1) {
+          const float by = factor_of(a, i.head + row, top[h], all);
+          T* out = static_cast<T*>(a.out) + i.token * a.out_token + (i.head + row) * a.out_head;
+#pragma unroll
+          for (int n = 0; n < D / 32; ++n) {
+            if (column + 8 * n >= a.value_size) continue;
+            *reinterpret_cast<u32*>(out + column + 8 * n) = pair(total[n][2 * h] * by, total[n][2 * h + 1] * by, T{});
+          }
+          continue;
+        }
+        const i64 place = part_of(a, i, row);
+        if (warp == 0 && (lane & 3) == 0) *reinterpret_cast<RowState*>(a.part_states + 2 * place) = {top[h], all};
+        float* part = a.parts + place * a.part_row + column;
+#pragma unroll
+        for (int n = 0; n < D / 32; ++n) {
+          if (column + 8 * n >= a.value_size) continue;
+          *reinterpret_cast<RowState*>(part + 8 * n) = {total[n][2 * h], total[n][2 * h + 1]};
+        }
+      }
+      if (i.splits > 1) arrive(a, i);
+    }
+    now.advance(work, a);
+    stage = stage + 1 == a.tile ? 0 : stage + 1;
+    free_stage = free_stage + 1 == a.tile ? 0 : free_stage + 1;
+  }
+}

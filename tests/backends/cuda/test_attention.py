@@ -1,0 +1,108 @@
+"""Attention and caches on the kernels themselves, compiled for the host."""
+
+import pytest
+
+CASES = """
+from clika_runtime.testing import run_cases
+answer = [[str(o.case), o.status, o.reason] for planned in (False, True)
+          for o in run_cases("cuda", ops=[NAME], planned=planned).outcomes if o.status != "passed"]
+"""
+
+
+@pytest.mark.parametrize("name", ["kv_append", "paged_attention", "scaled_dot_product_attention"])
+def test_cases(machine, name):
+    assert machine.ask(CASES.replace("NAME", repr(name))) == []
+
+
+# Queries, keys and values are rounded before the reference sees them. Weights are rounded to the operands' dtype before they
+# meet the values, sums are float32, the result is rounded: at most half an eps of the sum of weight * |value|, and half
+# an eps of the result; the rest is for float32.
+SETTING = """
+import numpy as np
+from clika_runtime.testing import _kit
+_kit._load()
+reference = _kit.OPERATORS["paged_attention"].reference
+EPS = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-20}
+def on(values, dtype):
+    return crt.tensor(np.ascontiguousarray(values)).to("cuda").to(getattr(crt, dtype))
+def setting(seed, new, lengths, heads=(4, 2), sizes=(64, 64), page=16, dtype="bfloat16", extra=0):
+    rng = np.random.default_rng(seed)
+    per = [-(-n // page) for n in lengths]
+    order = rng.permutation(sum(per) + 3)
+    table = np.full((len(new), max([*per, 1]) + extra), -1)  # what is not used names no block
+    used = 0
+    for b, n in enumerate(per):
+        table[b, :n] = order[used : used + n]
+        used += n
+    shapes = [(sum(new), heads[0], sizes[0]), (len(order), page, heads[1], sizes[0]),
+              (len(order), page, heads[1], sizes[1])]
+    rounded = [_kit.round_to(rng.normal(size=s) * f, dtype) for s, f in zip(shapes, (1.5, 1, 1))]
+    ints = [table, np.cumsum([0, *new]), np.array(lengths)]
+    there = [on(v.astype(np.float32), dtype) for v in rounded]
+    there += [on(v.astype(np.int32), "int32") for v in ints]
+    return rounded + ints, there, rng
+def error(given, there, dtype, sinks=None, causal=True, window=0, scale=0.125, softcap=0.0):
+    other = None if sinks is None else on(sinks.astype(np.float32), "float32")
+    arguments = (causal, window)
+    got = crt.paged_attention(*there, other, *arguments, scale=scale, softcap=softcap)
+    got = got.cpu().to(crt.float32).numpy()
+    want = reference(*given, sinks, *arguments, scale, softcap)
+    sizes = reference(given[0], given[1], np.abs(given[2]), *given[3:], sinks, *arguments, scale, softcap)
+    return float(np.max(np.abs(got - want) / (EPS[dtype] / 2 * (sizes + np.abs(want)) + 2e-6), initial=0))
+"""
+# Sequences' new tokens, their lengths, and what else is unlike the setting.
+CALLS = {
+    "splits": ([1, 1, 1], [700, 128, 129], {}, {}),
+    "splits-float16": ([1, 1], [1030, 255], {"dtype": "float16", "sizes": (128, 128)}, {}),
+    "table-wider-than-needed": ([1, 1], [140, 3], {"extra": 40}, {}),
+    "one-head-each": ([1, 1], [300, 77], {"heads": (3, 3)}, {}),
+    "group-of-7": ([1, 1], [260, 40], {"heads": (14, 2), "dtype": "float16"}, {}),
+    "group-of-8": ([1] * 5, [5, 300, 64, 65, 1], {"heads": (16, 2), "sizes": (128, 128)}, {}),
+    "group-of-12": ([1, 1], [200, 20], {"heads": (12, 1), "dtype": "float16"}, {}),
+    "group-of-40": ([1, 1], [200, 20], {"heads": (40, 1), "dtype": "float16"}, {}),
+    "size-256": ([1, 1], [200, 33], {"sizes": (256, 256), "dtype": "float16"}, {}),
+    "size-96": ([1, 1], [200, 33], {"sizes": (96, 96)}, {}),
+    "sizes-80-and-136": ([1, 1], [200, 33], {"sizes": (80, 136), "dtype": "float16"}, {}),
+    "pages-of-7": ([1, 1], [200, 33], {"page": 7, "dtype": "float16"}, {}),
+    "window": ([1, 1, 1], [700, 150, 20], {"dtype": "float16"}, {"window": 140}),
+    "window-at-a-border": ([1], [513], {"dtype": "float16"}, {"window": 257}),
+    "softcap": ([1, 1], [300, 20], {}, {"softcap": 6.0, "scale": 0.5}),
+    "sinks": ([1, 1], [300, 20], {"dtype": "float16"}, {"sinks": True}),
+    "scale-below-0": ([1, 1], [300, 20], {"dtype": "float16"}, {"scale": -0.25}),
+    "no-scale": ([1, 1], [300, 20], {"dtype": "float16"}, {"scale": 0.0}),
+    "not-causal": ([1, 1], [300, 20], {}, {"causal": False}),
+    # As many tokens as sequences, of which some have none and some have more.
+    "uneven": ([0, 3, 1, 0], [0, 140, 9, 5], {"dtype": "float16"}, {}),
+    "float32": ([1, 1], [300, 20], {"dtype": "float32"}, {"window": 250, "sinks": True}),
+    "many": ([1] * 131, [n % 40 + 1 for n in range(131)], {"heads": (2, 1)}, {}),
+    "prefill": ([150, 3], [150, 3], {}, {}),
+    "prefill-float16": ([130], [130], {"dtype": "float16", "sizes": (128, 128)}, {}),
+    "prefill-after": ([70, 1, 0, 9], [300, 50, 30, 9], {"dtype": "float16"}, {}),
+    "prefill-group-of-7": ([40, 5], [90, 5], {"heads": (14, 2), "dtype": "float16"}, {}),
+    "prefill-size-256": ([40], [75], {"sizes": (256, 256), "dtype": "float16"}, {}),
+    "prefill-sizes-80-and-136": ([40], [75], {"sizes": (80, 136), "dtype": "float16"}, {}),
+    "prefill-window": ([70, 9], [330, 9], {"dtype": "float16"}, {"window": 33}),
+    "prefill-softcap": ([40], [75], {}, {"softcap": 6.0, "scale": 0.5}),
+    "prefill-sinks": ([40, 2], [75, 2], {"dtype": "float16"}, {"sinks": True}),
+    "prefill-scale-below-0": ([40], [75], {"dtype": "float16"}, {"scale": -0.25}),
+    "prefill-no-scale": ([40], [75], {"dtype": "float16"}, {"scale": 0.0}),
+    "prefill-not-causal": ([40, 20], [75, 200], {"dtype": "float16"}, {"causal": False}),
+    "prefill-group-of-130": ([3], [20], {"heads": (130, 1), "dtype": "float16"}, {}),
+    "prefill-pages-of-7": ([40], [75], {"page": 7, "dtype": "float16"}, {}),
+    "prefill-many": ([1, 0, 2] * 100, [5, 1, 2] * 100, {"heads": (2, 1)}, {}),
+    "prefill-float32": ([20, 3], [75, 3], {"dtype": "float32"}, {"window": 33, "sinks": True}),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_against_the_reference(machine, name):
+    new, lengths, given, asked = CALLS[name]
+    dtype = given.get("dtype", "bfloat16")
+    worst = machine.ask(f"""{SETTING}
+given, there, rng = setting(3, {new}, {lengths}, **{given})
+asked = {asked}
+if asked.get("sinks"):
+    asked["sinks"] = rng.normal(size={given.get("heads", (4, 2))[0]}) * 2
+answer = error(given, there, {dtype!r}, **asked)
+""")
+    assert worst <= 1
