@@ -14,9 +14,9 @@ def test_cases(machine, name):
     assert machine.ask(CASES.replace("NAME", repr(name))) == []
 
 
-# Queries, keys and values are rounded before the reference sees them. Weights are rounded to the operands' dtype before they
-# meet the values, sums are float32, the result is rounded: at most half an eps of the sum of weight * |value|, and half
-# an eps of the result; the rest is for float32.
+# Queries, keys and values are rounded before the reference sees them. Weights are rounded to the
+# operands' dtype before they meet the values, sums are float32, the result is rounded: at most half
+# an eps of the sum of weight * |value|, and half an eps of the result; the rest is for float32.
 SETTING = """
 import numpy as np
 from clika_runtime.testing import _kit
@@ -36,7 +36,8 @@ def setting(seed, new, lengths, heads=(4, 2), sizes=(64, 64), page=16, dtype="bf
         used += n
     shapes = [(sum(new), heads[0], sizes[0]), (len(order), page, heads[1], sizes[0]),
               (len(order), page, heads[1], sizes[1])]
-    rounded = [_kit.round_to(rng.normal(size=s) * f, dtype) for s, f in zip(shapes, (1.5, 1, 1))]
+    drawn = [rng.normal(size=s) * f for s, f in zip(shapes, (1.5, 1, 1))]
+    rounded = [_kit.round_to(x, dtype).astype(np.float64) for x in drawn]
     ints = [table, np.cumsum([0, *new]), np.array(lengths)]
     there = [on(v.astype(np.float32), dtype) for v in rounded]
     there += [on(v.astype(np.int32), "int32") for v in ints]
@@ -47,8 +48,10 @@ def error(given, there, dtype, sinks=None, causal=True, window=0, scale=0.125, s
     got = crt.paged_attention(*there, other, *arguments, scale=scale, softcap=softcap)
     got = got.cpu().to(crt.float32).numpy()
     want = reference(*given, sinks, *arguments, scale, softcap)
-    sizes = reference(given[0], given[1], np.abs(given[2]), *given[3:], sinks, *arguments, scale, softcap)
-    return float(np.max(np.abs(got - want) / (EPS[dtype] / 2 * (sizes + np.abs(want)) + 2e-6), initial=0))
+    positive = [*given[:2], np.abs(given[2]), *given[3:]]
+    sizes = reference(*positive, sinks, *arguments, scale, softcap)
+    bound = EPS[dtype] / 2 * (sizes + np.abs(want)) + 2e-6
+    return float(np.max(np.abs(got - want) / bound, initial=0))
 """
 # Sequences' new tokens, their lengths, and what else is unlike the setting.
 CALLS = {
@@ -106,3 +109,113 @@ if asked.get("sinks"):
 answer = error(given, there, {dtype!r}, **asked)
 """)
     assert worst <= 1
+
+
+def test_long_calls_repeat_and_do_not_depend_on_neighbours(machine):
+    """The bits of a sequence are the same in every run and in every batch."""
+    answer = machine.ask(f"""{SETTING}
+given, there, _ = setting(5, [1, 1, 1], [700, 300, 20])
+def run(*operands):
+    return crt.paged_attention(*operands, scale=0.125)
+first = run(*there)
+answer = [run(*there).bytes() == first.bytes() for _ in range(3)]
+before = fake.fake_launches().decode().count("attention_join")
+for b, length in enumerate([700, 300, 20]):
+    alone = [there[0][b : b + 1], *there[1:3], there[3][b : b + 1], on([0, 1], "int32"),
+             on([length], "int32")]
+    answer.append(run(*alone).bytes() == first[b : b + 1].bytes())
+crt.cuda.synchronize()
+answer.append(before)
+""")
+    assert answer == [True] * 6 + [0]
+
+
+def test_more_units_than_can_be_counted(machine):
+    """A kernel of its own joins the splits of what has too many tokens and heads."""
+    answer = machine.ask(f"""{SETTING}
+lengths = [300] + [1] * 128
+given, there, _ = setting(5, [1] * 129, lengths, heads=(128, 128), sizes=(4, 4), dtype="float32")
+answer = [error(given, there, "float32") <= 1, fake.fake_launches().decode().split()[-1]]
+""")
+    assert answer == [True, "attention_join"]
+
+
+def test_a_table_that_names_no_block_is_reported(machine):
+    answer = machine.ask(f"""{SETTING}
+answer = []
+for new in ([1, 1], [5, 1]):
+    for dtype in ("bfloat16", "float32"):
+        given, there, _ = setting(5, new, [40, 20], dtype=dtype)
+        there[3] = on(np.where(given[3] < 0, 0, given[3]) + [[0, 1000, 0]], "int32")
+        answer.append(said(crt.paged_attention(*there, scale=1.0).tolist)[2])
+given, there, _ = setting(5, [1, 1], [40, 20])
+there[5] = on([40, 20000], "int32")
+answer.append(said(crt.paged_attention(*there, scale=1.0).tolist)[2])
+there[5] = on([40, 20], "int32")
+answer.append(said(crt.paged_attention(*there, scale=1.0).tolist))
+""")
+    assert all(
+        "paged_attention: index" in text and "is outside 0 .. 7" in text for text in answer[:4]
+    ), answer
+    assert answer[4:] == ["paged_attention: index 20000 is outside 0 .. 48", []]
+
+
+def test_slots_outside_are_reported_and_nothing_is_written_there(machine):
+    answer = machine.ask("""
+answer = []
+for dtype in ("float32", "bfloat16"):
+    pool = crt.zeros(2, 2, 1, 4, device="cuda")
+    slots = crt.tensor([1, 4, -1]).to(crt.int32).to("cuda")
+    value = crt.ones(3, 1, 4, dtype=getattr(crt, dtype), device="cuda")
+    answer.append(said(crt.kv_append(pool, value, slots).tolist)[2][:23])
+    answer.append(pool.reshape(4, 4)[:, 0].tolist())
+""")
+    assert answer == ["kv_append: index 4 is ou", [0.0, 1.0, 0.0, 0.0]] * 2
+
+
+# As blocks: heads and batch with strides, grouped and broadcast; else row by row.
+SCALED = """
+import numpy as np
+rng = np.random.default_rng(2)
+reference = None
+from clika_runtime.testing import _kit
+_kit._load()
+reference = _kit.OPERATORS["scaled_dot_product_attention"].reference
+def run(q, k, v, dtype="float16", causal=False, grouped=False, turned=False,
+        softcap=0.0, kernel=True):
+    rounded = [_kit.round_to(rng.normal(size=s), dtype).astype(np.float64) for s in (q, k, v)]
+    there = []
+    for x in rounded:
+        y = np.ascontiguousarray(x.swapaxes(-3, -2) if turned else x, np.float32)
+        y = crt.tensor(y).to("cuda").to(getattr(crt, dtype))
+        there.append(crt.transpose(y, -3, -2) if turned else y)
+    attend = crt.scaled_dot_product_attention
+    got = attend(*there, None, 0.0, causal, None, grouped, softcap=softcap)
+    got = got.cpu().to(crt.float32).numpy()
+    arguments = (None, 0.0, causal, None, grouped, softcap)
+    want = reference(*rounded, *arguments)
+    sizes = reference(*rounded[:2], np.abs(rounded[2]), *arguments)
+    half = {"float16": 2.0**-11, "bfloat16": 2.0**-8}[dtype]
+    ran = fake.fake_launches().decode().split()[-1]
+    close = np.abs(got - want) <= half * (sizes + np.abs(want)) + 2e-6
+    return [bool(close.all()), ran == ("attention_prefill" if kernel else "attention_rows")]
+"""
+
+
+def test_scaled_attention(machine):
+    answer = machine.ask(
+        SCALED
+        + """
+answer = [
+    run((2, 3, 40, 64), (2, 3, 70, 64), (2, 3, 70, 64)),
+    run((2, 3, 150, 64), (2, 3, 150, 64), (2, 3, 150, 64), "bfloat16", causal=True),
+    run((2, 3, 40, 64), (2, 3, 30, 64), (2, 3, 30, 128), causal=True, turned=True),
+    run((2, 8, 40, 128), (2, 2, 70, 128), (2, 2, 70, 128), causal=True, grouped=True),
+    run((8, 20, 80), (1, 70, 80), (1, 70, 80), softcap=2.0),
+    run((20, 32), (70, 32), (70, 32)),
+    run((1, 3, 20, 72), (2, 1, 70, 72), (2, 3, 70, 72)),
+    run((1, 3, 20, 36), (2, 1, 70, 36), (2, 3, 70, 36), kernel=False),
+]
+"""
+    )
+    assert answer == [[True, True]] * 8
