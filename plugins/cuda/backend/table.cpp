@@ -7,7 +7,9 @@
 namespace clika_cuda {
 
 // One per file of kernels/.
+void add_adjust_logits(Registry& registry);
 void add_attention(Registry& registry);
+void add_sampling(Registry& registry);
 void add_copy(Registry& registry);
 void add_elementwise(Registry& registry);
 void add_embedding(Registry& registry);
@@ -35,7 +37,9 @@ static_assert(same(clika_device::kBool, CLIKA_BOOL) && same(clika_device::kInt8,
 const Registry& registry() {
   static const Registry* all = [] {
     auto* made = new Registry();
+    add_adjust_logits(*made);
     add_attention(*made);
+    add_sampling(*made);
     add_copy(*made);
     add_elementwise(*made);
     add_embedding(*made);

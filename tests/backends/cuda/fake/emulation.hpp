@@ -226,7 +226,9 @@ inline void wait_copies() {
 }
 #else
 inline void __syncthreads() { __builtin_trap(); }
-inline uint32_t __shfl_xor_sync(unsigned, uint32_t x, int) { __builtin_trap(); }
+inline void __syncwarp() { __builtin_trap(); }
+inline uint32_t __shfl_xor_sync(unsigned, uint32_t, int) { __builtin_trap(); }
+inline uint32_t __shfl_sync(unsigned, uint32_t, int) { __builtin_trap(); }
 #endif
 
 inline float __uint_as_float(uint32_t bits) {
@@ -253,6 +255,13 @@ inline T atomicMax(T* to, T with) {
   if (with > was) *to = with;
   return was;
 }
+template <class T>
+inline T atomicExch(T* to, T with) {
+  const T was = *to;
+  *to = with;
+  return was;
+}
+inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fdividef(float a, float b) { return a / b; }
 inline void __threadfence_system() {}
 inline void __threadfence() {}

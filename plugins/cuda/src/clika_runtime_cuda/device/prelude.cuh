@@ -155,6 +155,27 @@ CLIKA_INLINE T shuffle_xor(T x, int mask) {
   return x;
 }
 
+// The value of another lane; all 32 lanes take part.
+template <class T>
+CLIKA_INLINE T from_lane(T x, int lane) {
+  static_assert(sizeof(T) % 4 == 0, "whole words");
+  u32 words[sizeof(T) / 4];
+  memcpy(words, &x, sizeof(T));
+  for (u32& word : words) word = __shfl_sync(0xffffffffu, word, lane);
+  memcpy(&x, words, sizeof(T));
+  return x;
+}
+// The sum of the values of the lanes up to this one.
+template <class T>
+CLIKA_INLINE T over_lanes(T x) {
+  const int lane = threadIdx.x & 31;
+  for (int step = 1; step < 32; step <<= 1) {
+    const T other = from_lane(x, lane >= step ? lane - step : lane);
+    if (lane >= step) x += other;
+  }
+  return x;
+}
+
 // `join` of the values of all threads, in an order that depends on the number of threads alone; every thread gets it.
 // The block is whole warps, 1024 threads at most.
 template <class T, class Join>
