@@ -234,6 +234,10 @@ int32_t Device::heed_report() {
                 op + ": integer division by zero: the divisor holds a 0; convert the operands to a floating-point dtype or "
                      "replace the zeros");
   }
+  if (found.code == clika_device::kRefusedValue) {
+    return fail(CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT",
+                op + ": an operand holds a value that the operator does not take (its text says which it takes)");
+  }
   return fail(CLIKA_INVALID_ARGUMENT, "INVALID_ARGUMENT",
               op + ": index " + std::to_string(found.value) + " is outside 0 .. " + std::to_string(found.size - 1));
 }

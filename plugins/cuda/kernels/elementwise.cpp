@@ -7,6 +7,7 @@
 #include "arithmetic.cuh"
 #include "elementwise.cuh"
 #include "launch.hpp"
+#include "special.cuh"
 
 namespace clika_cuda {
 
@@ -17,7 +18,7 @@ using clika_device::Elementwise;
 constexpr uint64_t ALL = kEvery, NUMBERS = kFloats4 | kInts, FLOATS = kFloats4, INTEGERS = kInts, BITS = kInts | kBools,
                    BOOLS = kBools;
 enum ResultKind { SAME, TRUTH };
-enum Arity { kOne, kTwo, kGate };
+enum Arity { kOne, kTwo, kThree, kGate, kWide, kWideOfTwo };
 
 struct Declared {
   const char* name;
@@ -35,6 +36,15 @@ constexpr Declared kOperators[] = {
 #define CLIKA_X(name, dtypes, result, ...) {#name, dtypes, result, kGate},
     CLIKA_GATED(CLIKA_X)
 #undef CLIKA_X
+#define CLIKA_X(name, ...) {#name, FLOATS, SAME, kWide},
+    CLIKA_SPECIAL(CLIKA_X)
+#undef CLIKA_X
+#define CLIKA_X(name, ...) {#name, FLOATS, SAME, kWideOfTwo},
+    CLIKA_SPECIAL_OF_TWO(CLIKA_X)
+#undef CLIKA_X
+    {"lerp", FLOATS, SAME, kThree},
+    {"addcmul", NUMBERS, SAME, kThree},
+    {"addcdiv", FLOATS, SAME, kThree},
     {"prelu", FLOATS, SAME, kTwo},
     {"isclose", ALL, TRUTH, kTwo},
     {"clamp", ALL, SAME, kTwo},
@@ -61,6 +71,13 @@ int32_t set_numbers(const clika_call* call, const Declared& op, Elementwise* e) 
     e->f[0] = scalar_float(call, 0, 1.0);
     e->i[0] = scalar_int(call, 0, 1);
     e->i[5] = e->f[0] == 1.0;
+  } else if (is(op, "addcmul") || is(op, "addcdiv")) {
+    e->f[0] = scalar_float(call, 0, 1.0);
+    e->i[0] = scalar_int(call, 0, 1);
+  } else if (is(op, "logit")) {
+    e->f[0] = scalar_float(call, 0, -1.0);
+  } else if (is(op, "polygamma") || is(op, "mvlgamma")) {
+    e->i[0] = attr_int(call, 0, 0);
   } else if (is(op, "div") || is(op, "gelu") || is(op, "geglu")) {
     e->i[0] = attr_int(call, 0, 0);
   } else if (is(op, "round")) {
@@ -164,6 +181,7 @@ int32_t launch_over(const clika_call* call, size_t index, const clika_value* con
   if (e.n == 0) return CLIKA_OK;
   e.reporter = reporter_of(call, op.name);
   const Programs& programs = all_programs[index];
+  if (op.arity == kWide || op.arity == kWideOfTwo) return launch_strided(call, op.name, programs.strided[kDouble], e);
   const int flat = flat_kernel(e, count);
   if (flat >= 0) return launch(call, op.name, programs.flat[flat], {blocks_for(call, e.n, 1024)}, 256, &e);
   return launch_strided(call, op.name, programs.strided[compute_of(operands[0]->dtype)], e);
@@ -194,8 +212,9 @@ int32_t run(const clika_call* call) {
                                      present(call, 2) ? &call->inputs[2] : &first};
     return launch_over(call, I, operands, 3);
   } else {
-    const clika_value* operands[] = {&first, op.arity == kTwo ? &call->inputs[1] : nullptr};
-    return launch_over(call, I, operands, op.arity == kTwo ? 2 : 1);
+    constexpr int count = op.arity == kThree ? 3 : op.arity == kTwo || op.arity == kWideOfTwo ? 2 : 1;
+    const clika_value* operands[] = {&first, count > 1 ? &call->inputs[1] : nullptr, count > 2 ? &call->inputs[2] : nullptr};
+    return launch_over(call, I, operands, count);
   }
 }
 
@@ -203,11 +222,12 @@ template <size_t I>
 void add_one(Registry& registry) {
   constexpr Declared op = kOperators[I];
   const uint64_t groups[4] = {kFloats3, bit(CLIKA_FLOAT64), (kInts | kBools) & ~bit(CLIKA_UINT64), bit(CLIKA_UINT64)};
+  constexpr bool wide = op.arity == kWide || op.arity == kWideOfTwo;
   for (int c = 0; c < 4; ++c) {
-    if ((op.dtypes & groups[c]) == 0) continue;
+    if ((op.dtypes & groups[c]) == 0 || (wide && c != kDouble)) continue;
     const bool flat = c == kFloat && op.result == SAME;
     const std::string defines = std::string("CLIKA_OP=op_") + op.name + " CLIKA_C=" + kComputeNames[c] +
-                                (flat ? " CLIKA_FLAT=1" : "");
+                                (flat ? " CLIKA_FLAT=1" : "") + (wide ? " CLIKA_WIDE=1" : "");
     all_programs[I].strided[c] = registry.program("elementwise", defines, "strided");
     if (!flat) continue;
     all_programs[I].flat[0] = registry.program("elementwise", defines, "flat_float32");

@@ -30,7 +30,7 @@ enum Dtype : int {
 constexpr int kMaxRank = 8;
 
 // What a kernel found wrong with the values it was given. It lies in memory of the host that the device writes to.
-enum ReportCode : u32 { kNothing = 0, kIndexOutside = 1, kZeroDivisor = 2 };
+enum ReportCode : u32 { kNothing = 0, kIndexOutside = 1, kZeroDivisor = 2, kRefusedValue = 3 };
 struct Report {
   u32 claimed;
   u32 code;

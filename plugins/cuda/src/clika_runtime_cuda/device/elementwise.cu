@@ -4,6 +4,9 @@
 #include "functions.cuh"
 #include "arithmetic.cuh"
 #include "elementwise.cuh"
+#if defined(CLIKA_WIDE)
+#include "special.cuh"
+#endif
 
 #define CLIKA_X(name, dtypes, result, ...)                                      \
   struct op_##name {                                                            \
@@ -26,6 +29,22 @@ CLIKA_UNARY(CLIKA_X)
 CLIKA_ARITHMETIC(CLIKA_X)
 CLIKA_GATED(CLIKA_X)
 #undef CLIKA_X
+#if defined(CLIKA_WIDE)  // in double for every dtype
+#define CLIKA_X(name, ...)                                                      \
+  struct op_##name {                                                            \
+    static constexpr int operands = 1;                                          \
+    static CLIKA_INLINE double apply(double x, double, double, const Numbers& k) { return __VA_ARGS__; } \
+  };
+CLIKA_SPECIAL(CLIKA_X)
+#undef CLIKA_X
+#define CLIKA_X(name, ...)                                                      \
+  struct op_##name {                                                            \
+    static constexpr int operands = 2;                                          \
+    static CLIKA_INLINE double apply(double a, double b, double, const Numbers& k) { return __VA_ARGS__; } \
+  };
+CLIKA_SPECIAL_OF_TWO(CLIKA_X)
+#undef CLIKA_X
+#endif
 // A function that needs more than two operands, or stands in no table.
 struct op_clamp {  // which bounds there are: numbers 0 and 1
   static constexpr int operands = 3;
@@ -47,6 +66,31 @@ struct op_isclose {  // rtol, atol; i[2]: NaN is close to NaN
   template <class C>
   static CLIKA_INLINE C apply(C a, C b, C, const Numbers& k) {
     return static_cast<C>(close(a, b, k));
+  }
+};
+
+// start + weight * (end - start), from the nearer end so that weight 1 gives `end` itself.
+struct op_lerp {
+  static constexpr int operands = 3;
+  template <class C>
+  static CLIKA_INLINE C apply(C start, C end, C weight, const Numbers&) {
+    const C span = end - start;
+    return absolute(weight) < C(0.5) ? start + weight * span : end - span * (C(1) - weight);
+  }
+};
+struct op_addcmul {  // value
+  static constexpr int operands = 3;
+  template <class C>
+  static CLIKA_INLINE C apply(C x, C a, C b, const Numbers& k) {
+    if constexpr (kIsFloat<C>) return x + static_cast<C>(k.f[0]) * a * b;
+    else return plus(x, times(times(static_cast<C>(k.i[0]), a), b));
+  }
+};
+struct op_addcdiv {
+  static constexpr int operands = 3;
+  template <class C>
+  static CLIKA_INLINE C apply(C x, C a, C b, const Numbers& k) {
+    return x + static_cast<C>(k.f[0]) * a / b;
   }
 };
 
