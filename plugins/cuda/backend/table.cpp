@@ -9,7 +9,11 @@ namespace clika_cuda {
 // One per file of kernels/.
 void add_adjust_logits(Registry& registry);
 void add_attention(Registry& registry);
+void add_creation(Registry& registry);
+void add_cumulative(Registry& registry);
+void add_rearranging(Registry& registry);
 void add_sampling(Registry& registry);
+void add_sort(Registry& registry);
 void add_copy(Registry& registry);
 void add_elementwise(Registry& registry);
 void add_embedding(Registry& registry);
@@ -39,7 +43,11 @@ const Registry& registry() {
     auto* made = new Registry();
     add_adjust_logits(*made);
     add_attention(*made);
+    add_creation(*made);
+    add_cumulative(*made);
+    add_rearranging(*made);
     add_sampling(*made);
+    add_sort(*made);
     add_copy(*made);
     add_elementwise(*made);
     add_embedding(*made);

@@ -1,5 +1,5 @@
 // copy, copy_, cat, bitcast, full and cast.
-#include "launch.hpp"
+#include "general.hpp"
 
 namespace clika_cuda {
 
@@ -10,23 +10,6 @@ using clika_device::Elementwise;
 Program* moves[5];  // of 1, 2, 4, 8 and 16 bytes
 Program* truths;
 Program* casts[4];
-
-// to = from, broadcast; elements of one size.
-int32_t move(const clika_call* call, const char* op, const clika_value& to, const clika_value& from) {
-  const clika_value* operands[] = {&from};
-  Elementwise e = elementwise_of(operands, 1, to);
-  if (e.n == 0) return CLIKA_OK;
-  const int64_t bytes = size_of(to.dtype);
-  const bool flat = e.in[0].is_number == 0 &&
-                    (e.rank == 0 || (e.rank == 1 && e.out_strides[0] == 1 && e.in[0].strides[0] == 1));
-  if (flat && reinterpret_cast<uintptr_t>(e.out) % 16 == 0 && reinterpret_cast<uintptr_t>(e.in[0].data) % 16 == 0 &&
-      e.n * bytes % 16 == 0) {
-    e.n = e.n * bytes / 16;
-    return launch(call, op, moves[4], {blocks_for(call, e.n, 1024)}, 256, &e);
-  }
-  Program* program = moves[bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : 3];
-  return launch(call, op, program, {blocks_for(call, e.n, 512)}, 256, &e);
-}
 
 int32_t run_copy(const clika_call* call) { return move(call, "copy", call->outputs[0], call->inputs[0]); }
 int32_t run_copy_into(const clika_call* call) { return move(call, "copy_", call->outputs[0], call->inputs[1]); }
@@ -66,6 +49,41 @@ int32_t run_cast(const clika_call* call) {
 }
 
 }  // namespace
+
+int32_t move(const clika_call* call, const char* op, const clika_value& to, const clika_value& from) {
+  const clika_value* operands[] = {&from};
+  Elementwise e = elementwise_of(operands, 1, to);
+  if (e.n == 0) return CLIKA_OK;
+  const int64_t bytes = size_of(to.dtype);
+  const bool flat = e.in[0].is_number == 0 &&
+                    (e.rank == 0 || (e.rank == 1 && e.out_strides[0] == 1 && e.in[0].strides[0] == 1));
+  if (flat && reinterpret_cast<uintptr_t>(e.out) % 16 == 0 && reinterpret_cast<uintptr_t>(e.in[0].data) % 16 == 0 &&
+      e.n * bytes % 16 == 0) {
+    e.n = e.n * bytes / 16;
+    return launch(call, op, moves[4], {blocks_for(call, e.n, 1024)}, 256, &e);
+  }
+  Program* program = moves[bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : 3];
+  return launch(call, op, program, {blocks_for(call, e.n, 512)}, 256, &e);
+}
+
+int32_t clear(const clika_call* call, const char* op, void* data, int64_t bytes) {
+  static const int64_t step[1] = {1};
+  static int64_t zero = 0;
+  const bool words = bytes % 8 == 0 && reinterpret_cast<uintptr_t>(data) % 8 == 0;
+  const int64_t size[1] = {words ? bytes / 8 : bytes};
+  clika_value to{};
+  to.kind = CLIKA_TENSOR;
+  to.data = data;
+  to.rank = 1;
+  to.shape = size;
+  to.strides = step;
+  to.dtype = words ? CLIKA_INT64 : CLIKA_UINT8;
+  clika_value from{};
+  from.kind = CLIKA_NUMBER;
+  from.data = &zero;
+  from.dtype = to.dtype;
+  return move(call, op, to, from);
+}
 
 void add_copy(Registry& registry) {
   const char* names[] = {"move_1", "move_2", "move_4", "move_8", "move_16"};

@@ -77,7 +77,8 @@ API int nvrtcCompileProgram(void* program, int n, const char* const* options) {
   for (int i = 0; i < n; ++i) {
     if (std::strncmp(options[i], "-D", 2) == 0) command += std::string(" '") + options[i] + "'";
   }
-  const bool together = (p->source + text).find("over_block") != std::string::npos ||
+  const bool together = p->source.find("over_block") != std::string::npos ||
+                        p->source.find("scan_block") != std::string::npos ||
                         p->source.find("__syncthreads") != std::string::npos ||
                         p->source.find("shuffle") != std::string::npos || p->source.find("__shfl") != std::string::npos;
   if (together) command += " -DEMULATED_TOGETHER=1";
