@@ -44,6 +44,10 @@ bool fits_tensor_cores(const Attention& a) {
   }
   return true;
 }
+void set_scale(Attention& a, double scale, double softcap) {
+  a.scale = static_cast<float>(softcap == 0.0 ? scale : scale / softcap);
+  a.softcap = static_cast<float>(softcap);
+}
 void group_rows(Attention& a, int most) {
   a.row_groups = static_cast<int>(over(a.group, most));
   a.rows = static_cast<int>(over(a.group, a.row_groups));
@@ -173,8 +177,7 @@ int32_t run_paged(const clika_call* call) {
   a.query_dtype = query.dtype;
   a.key_dtype = keys.dtype;
   a.value_dtype = values.dtype;
-  a.scale = static_cast<float>(scalar_float(call, 0, 1.0));
-  a.softcap = static_cast<float>(scalar_float(call, 1, 0.0));
+  set_scale(a, scalar_float(call, 0, 1.0), scalar_float(call, 1, 0.0));
   a.reporter = reporter_of(call, "paged_attention");
   if (elements(out) == 0) return CLIKA_OK;
   for (const clika_value* pool : {&keys, &values}) {
@@ -303,8 +306,7 @@ int32_t run_scaled(const clika_call* call) {
   const double softcap = scalar_float(call, 2, 0.0);
   Attention a{};
   if (as_blocks(call, a)) {
-    a.scale = static_cast<float>(scale);
-    a.softcap = static_cast<float>(softcap);
+    set_scale(a, scale, softcap);
     return run_prefill(call, op, a, a.tokens, a.sequences);
   }
   Scores s = scores_of(call);

@@ -14,12 +14,13 @@ struct Seen {
 CLIKA_INLINE int clamp_to(i64 x, i64 low, i64 high) { return static_cast<int>(x < low ? low : x > high ? high : x); }
 
 // Positions of a sequence that the table has room for.
-CLIKA_INLINE int length_of(const Attention& a, int sequence) {
-  if (a.kv_lens == nullptr) return a.page;
+CLIKA_INLINE int checked_length(const Attention& a, int length) {
   const i64 room = static_cast<i64>(a.pages) * a.page;
-  const int length = a.kv_lens[sequence * a.length_step];
   if (length < 0 || length > room) report(a.reporter.to, kIndexOutside, a.reporter.op, length, room + 1);
   return clamp_to(length, 0, room);
+}
+CLIKA_INLINE int length_of(const Attention& a, int sequence) {
+  return a.kv_lens == nullptr ? a.page : checked_length(a, a.kv_lens[sequence * a.length_step]);
 }
 CLIKA_INLINE int low_of(const Attention& a, int position) {
   return a.window > 0 && position >= a.window ? position - a.window + 1 : 0;
@@ -31,11 +32,8 @@ CLIKA_INLINE int high_of(const Attention& a, int position, int length) {
 
 CLIKA_INLINE int first_token(const Attention& a, i64 sequence) { return a.cu_seqlens[sequence * a.cu_step]; }
 
-// The last sequence that starts at the token or before it; often that of the token's own number.
+// The last sequence that starts at the token or before it.
 CLIKA_INLINE int sequence_of(const Attention& a, i64 token) {
-  if (token < a.sequences && first_token(a, token) <= token && token < first_token(a, token + 1)) {
-    return static_cast<int>(token);
-  }
   int low = -1, high = a.sequences;
   while (low < high) {
     const int middle = (low + high + 1) / 2;
@@ -48,10 +46,19 @@ CLIKA_INLINE int sequence_of(const Attention& a, i64 token) {
   return low < a.sequences ? low : -1;
 }
 CLIKA_INLINE Seen seen_by(const Attention& a, i64 token) {
-  const int sequence = sequence_of(a, token);
-  if (sequence < 0) return {-1, 0, 0};
-  const int length = length_of(a, sequence);
-  const int position = static_cast<int>(length - (first_token(a, sequence + 1) - token));
+  // Often a token's sequence has its own number: all that is needed then is read at once.
+  const i64 likely = token < a.sequences ? token : a.sequences - 1;
+  i64 first = first_token(a, likely), end = first_token(a, likely + 1);
+  int length = a.kv_lens[likely * a.length_step];
+  int sequence = static_cast<int>(likely);
+  if (first > token || token >= end) {
+    sequence = sequence_of(a, token);
+    if (sequence < 0) return {-1, 0, 0};
+    end = first_token(a, sequence + 1);
+    length = a.kv_lens[sequence * a.length_step];
+  }
+  length = checked_length(a, length);
+  const int position = static_cast<int>(length - (end - token));
   return {sequence, low_of(a, position), high_of(a, position, length)};
 }
 CLIKA_INLINE int splits_of(const Attention& a, const Seen& s) {
@@ -145,7 +152,7 @@ struct Place {
 CLIKA_INLINE Place place_of(const Attention& a, int sequence, int position, int from, int to) {
   if (position < from || position >= to) return {0, -1};
   if (a.table == nullptr) return {sequence, position};
-  const int page = position / a.page;
+  const int page = static_cast<int>(static_cast<u32>(position) / static_cast<u32>(a.page));
   return {a.table[sequence * a.table_row + page * a.table_step], position - page * a.page};
 }
 CLIKA_INLINE Place checked(const Attention& a, Place p) {
@@ -157,9 +164,15 @@ CLIKA_INLINE Place checked(const Attention& a, Place p) {
 // ---------------------------------------------------------------- results
 // 2^(x - y) where both may be minus infinity.
 CLIKA_INLINE float weight_of(float x, float y) { return x == y ? 1.0f : exp2f(x - y); }
-CLIKA_INLINE float score_of(const Attention& a, float product) {  // in units of log 2
-  if (a.softcap != 0.0f) return a.softcap * tanhf(product * a.scale / a.softcap) * kLog2e;
+// Scores are in units of log 2.
+CLIKA_INLINE float score_of(const Attention& a, float product) {
+  if (a.softcap != 0.0f) return a.softcap * kLog2e * tanhf(product * a.scale);
   return product * (a.scale * kLog2e);
+}
+// The same for weights of 16 bits: tanh x = 1 - 2 / (1 + e^2x), to some 2^-22 of 1.
+CLIKA_INLINE float fast_score_of(const Attention& a, float product) {
+  if (a.softcap == 0.0f) return product * (a.scale * kLog2e);
+  return a.softcap * kLog2e * (1.0f - __fdividef(2.0f, 1.0f + exp2f(product * (2.0f * kLog2e * a.scale))));
 }
 // What a row's weighted sums are multiplied with, from its maximum and the sum of its weights.
 CLIKA_INLINE float factor_of(const Attention& a, int head, float top, float sum) {

@@ -39,7 +39,8 @@ struct Attention {
   int rows, row_groups;  // query heads that go together, and how many times that takes for one group
   int tile;              // positions that are in shared memory at a time, or stages of them
   int query_dtype, key_dtype, value_dtype, sink_dtype;
-  float scale, softcap;
+  float scale;            // of scores, or of what tanh is taken of
+  float softcap;          // 0: none
 };
 
 // pool[slots[t]] = value[t]. Strides are in elements of each side, of a pool of Q8_0 in bytes.

@@ -188,7 +188,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_decode(const __grid_
       for (int e = 0; e < 4; ++e) {
         const int position = now.at + warp * kOwn + n * 8 + 2 * (lane & 3) + (e & 1);
         const bool there = position >= i.from && position < i.to;
-        score[n][e] = there ? score_of(a, score[n][e]) : -CLIKA_INFINITY;
+        score[n][e] = there ? fast_score_of(a, score[n][e]) : -CLIKA_INFINITY;
         higher[e >> 1] = fmaxf(higher[e >> 1], score[n][e]);
       }
     }

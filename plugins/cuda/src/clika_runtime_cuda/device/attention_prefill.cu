@@ -187,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) attention_prefil
 #pragma unroll
       for (auto& n : score) {
 #pragma unroll
-        for (float& x : n) x = score_of(a, x);
+        for (float& x : n) x = fast_score_of(a, x);
       }
     }
     if (base < full_low || base + kTile > full_high) {
