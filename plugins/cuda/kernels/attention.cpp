@@ -14,7 +14,7 @@ using clika_device::Scores;
 
 constexpr int kSizes[] = {64, 128, 256};  // elements of a row that there are programs for
 constexpr int64_t kSplit = 128;           // positions
-constexpr int kDecodeShared = 8 << 10;    // of a block of decode, besides its stages
+constexpr int kDecodeShared = 10752;         // of a block of decode, besides its stages
 constexpr int64_t kMostParts = int64_t{256} << 20;
 
 Program* decode[2][3];

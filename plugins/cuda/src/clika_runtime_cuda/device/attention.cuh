@@ -161,6 +161,16 @@ CLIKA_INLINE Place checked(const Attention& a, Place p) {
   return {0, -1};
 }
 
+// Where a position's rows of the first key head start.
+struct alignas(16) RowOffsets {
+  i64 key, value;  // key -1: no row
+};
+CLIKA_INLINE RowOffsets offsets_of(const Attention& a, Place place) {
+  const Place p = checked(a, place);
+  if (p.within < 0) return {-1, -1};
+  return {p.block * a.key_block + p.within * a.key_position, p.block * a.value_block + p.within * a.value_position};
+}
+
 // ---------------------------------------------------------------- results
 // 2^(x - y) where both may be minus infinity.
 CLIKA_INLINE float weight_of(float x, float y) { return x == y ? 1.0f : exp2f(x - y); }

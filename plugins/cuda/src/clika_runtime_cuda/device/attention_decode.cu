@@ -10,6 +10,7 @@ constexpr int D = CLIKA_D;
 using Row = Rows<D>;
 constexpr int kThreads = 128;
 constexpr int kTile = D > 128 ? 32 : 64;  // positions; attention.cpp has the number too
+constexpr int kMostStages = 4;
 constexpr int kOwn = kTile / 4;           // of a warp
 constexpr int kNear = kOwn / 8;
 constexpr int kWeightStride = kTile * 2 + 16;
@@ -56,7 +57,7 @@ CLIKA_INLINE void wait_for_stage(int stages) {
 extern "C" __global__ void __launch_bounds__(128) attention_decode(const __grid_constant__ Attention a) {
   CLIKA_DYNAMIC_SHARED(memory);
   __shared__ Work<kThreads> work;
-  __shared__ Place places[4][kTile];
+  __shared__ RowOffsets places[4][kTile];
   __shared__ Source sources[4];
   __shared__ float warp_tops[4][16], warp_sums[4][16];
   __shared__ Words4 weight_rows[kWeightStride];
@@ -82,7 +83,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_decode(const __grid_
     return Source{ahead.item.token * a.query_token + ahead.item.head * a.query_head, ahead.item.kv_head, ahead.item.rows};
   };
   const auto announce = [&](int tile, const Place& place, const Source& from) {
-    if (tid < kTile) places[tile & 3][tid] = checked(a, place);
+    if (tid < kTile) places[tile & 3][tid] = offsets_of(a, place);
     if (tid == 0) sources[tile & 3] = from;
   };
   const auto copy = [&](int tile, int stage) {
@@ -90,19 +91,16 @@ extern "C" __global__ void __launch_bounds__(128) attention_decode(const __grid_
     if (from.rows >= 0) {
       char* to = memory + stage * stage_bytes;
       const int chunk = tid % Row::kChunks;
+      const bool key_there = chunk * 8 < a.size, value_there = chunk * 8 < a.value_size;
+      const T* key = keys + from.kv_head * a.key_head + chunk * 8;
+      const T* value = values + from.kv_head * a.value_head + chunk * 8;
 #pragma unroll
       for (int row = tid / Row::kChunks; row < kTile; row += kThreads / Row::kChunks) {
-        const Place p = places[tile & 3][row];
-        const i64 key = p.block * a.key_block + p.within * a.key_position + from.kv_head * a.key_head + chunk * 8;
-        const bool there = p.within >= 0 && chunk * 8 < a.size;
-        copy_async(to + Row::at(row, chunk), there ? keys + key : keys, there);
-      }
-#pragma unroll
-      for (int row = tid / Row::kChunks; row < kTile; row += kThreads / Row::kChunks) {
-        const Place p = places[tile & 3][row];
-        const i64 value = p.block * a.value_block + p.within * a.value_position + from.kv_head * a.value_head + chunk * 8;
-        const bool there = p.within >= 0 && chunk * 8 < a.value_size;
-        copy_async(to + Row::at(kTile + row, chunk), there ? values + value : values, there);
+        const RowOffsets at = places[tile & 3][row];
+        const bool there = at.key >= 0;
+        copy_async(to + Row::at(row, chunk), there && key_there ? key + at.key : keys, there && key_there);
+        copy_async(to + Row::at(kTile + row, chunk), there && value_there ? value + at.value : values,
+                   there && value_there);
       }
       for (int row = tid / Row::kChunks; row < query_rows; row += kThreads / Row::kChunks) {
         const bool there = row < from.rows && chunk * 8 < a.size;
@@ -114,20 +112,23 @@ extern "C" __global__ void __launch_bounds__(128) attention_decode(const __grid_
   };
 
   // The table is read for the first tiles at once.
+  Place early[kMostStages + 1];
+  Source early_source[kMostStages + 1];
+#pragma unroll
+  for (int k = 0; k <= kMostStages; ++k) {
+    if (k > a.tile) continue;
+    early[k] = look_up();
+    early_source[k] = source();
+    ahead.advance(work, a);
+  }
   Place next = {0, -1};
   Source next_source = {0, 0, -1};
 #pragma unroll
-  for (int k = 0; k <= 4; ++k) {
-    if (k > a.tile) continue;
-    const Place place = look_up();
-    const Source from = source();
-    ahead.advance(work, a);
-    if (k < a.tile) {
-      announce(k, place, from);
-    } else {
-      next = place;
-      next_source = from;
-    }
+  for (int k = 0; k <= kMostStages; ++k) {
+    if (k < a.tile) announce(k, early[k], early_source[k]);
+    if (k != a.tile) continue;
+    next = early[k];
+    next_source = early_source[k];
   }
   __syncthreads();
   for (int k = 0; k < a.tile - 1; ++k) copy(k, k);

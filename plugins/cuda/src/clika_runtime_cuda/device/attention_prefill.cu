@@ -66,7 +66,7 @@ CLIKA_INLINE bool find_tile(const Attention& a, int each, TokenTile* t) {
 
 extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) attention_prefill(const __grid_constant__ Attention a) {
   CLIKA_DYNAMIC_SHARED(memory);
-  __shared__ Place places[2][kTile];
+  __shared__ RowOffsets places[2][kTile];
   const int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
   const int each = kRows / a.rows;  // tokens
   const int kv_head = blockIdx.y / a.row_groups;
@@ -83,10 +83,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) attention_prefil
   const int full_low = low_of(a, last_position);
   const int full_high = high_of(a, t.position, t.length);
 
-  const auto* keys = static_cast<const T*>(a.keys) + kv_head * a.key_head;
-  const auto* values = static_cast<const T*>(a.values) + kv_head * a.value_head;
-  char* query_rows = memory + 2 * kStageBytes;
   const int chunk = tid % Row::kChunks;
+  const bool key_there = chunk * 8 < a.size, value_there = chunk * 8 < a.value_size;
+  const auto* keys = static_cast<const T*>(a.keys) + kv_head * a.key_head + chunk * 8;
+  const auto* values = static_cast<const T*>(a.values) + kv_head * a.value_head + chunk * 8;
+  char* query_rows = memory + 2 * kStageBytes;
   const auto look_up = [&](int tile) {
     if (tid >= kTile || tile >= tiles) return Place{0, -1};
     return place_of(a, t.sequence, start + tile * kTile + tid, low, high);
@@ -96,17 +97,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) attention_prefil
       char* to = memory + (tile & 1) * kStageBytes;
 #pragma unroll
       for (int row = tid / Row::kChunks; row < kTile; row += kThreads / Row::kChunks) {
-        const Place p = places[tile & 1][row];
-        const bool there = p.within >= 0 && chunk * 8 < a.size;
-        const T* from = there ? keys + (p.block * a.key_block + p.within * a.key_position + chunk * 8) : keys;
-        copy_async(to + Row::at(row, chunk), from, there);
-      }
-#pragma unroll
-      for (int row = tid / Row::kChunks; row < kTile; row += kThreads / Row::kChunks) {
-        const Place p = places[tile & 1][row];
-        const bool there = p.within >= 0 && chunk * 8 < a.value_size;
-        const T* from = there ? values + (p.block * a.value_block + p.within * a.value_position + chunk * 8) : values;
-        copy_async(to + Row::at(kTile + row, chunk), from, there);
+        const RowOffsets at = places[tile & 1][row];
+        const bool there = at.key >= 0;
+        copy_async(to + Row::at(row, chunk), there && key_there ? keys + at.key : a.keys, there && key_there);
+        copy_async(to + Row::at(kTile + row, chunk), there && value_there ? values + at.value : a.values,
+                   there && value_there);
       }
     }
     end_copies();
@@ -125,8 +120,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) attention_prefil
     }
   }
   if (tid < kTile) {
-    places[0][tid] = checked(a, early[0]);
-    places[1][tid] = checked(a, early[1]);
+    places[0][tid] = offsets_of(a, early[0]);
+    places[1][tid] = offsets_of(a, early[1]);
   }
   __syncthreads();
   copy(0);
@@ -150,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) attention_prefil
     wait_copies<0>();
     __syncthreads();
     copy(tile + 1);
-    if (tid < kTile) places[tile & 1][tid] = checked(a, next);
+    if (tid < kTile) places[tile & 1][tid] = offsets_of(a, next);
     next = look_up(tile + 3);
     if (kKeep && tile == 0) {
 #pragma unroll
