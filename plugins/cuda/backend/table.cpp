@@ -13,6 +13,7 @@ void add_creation(Registry& registry);
 void add_cumulative(Registry& registry);
 void add_rearranging(Registry& registry);
 void add_sampling(Registry& registry);
+void add_selecting(Registry& registry);
 void add_sort(Registry& registry);
 void add_copy(Registry& registry);
 void add_elementwise(Registry& registry);
@@ -47,6 +48,7 @@ const Registry& registry() {
     add_cumulative(*made);
     add_rearranging(*made);
     add_sampling(*made);
+    add_selecting(*made);
     add_sort(*made);
     add_copy(*made);
     add_elementwise(*made);

@@ -38,9 +38,11 @@ General general_of(const clika_call* call, const char* op) {
   for (uint32_t i = 0; i < call->n_inputs && i < 4; ++i) {
     if (present(call, i) && call->inputs[i].kind != CLIKA_SEQUENCE) g.in[i] = view_of(call->inputs[i]);
   }
-  for (uint32_t i = 0; i < call->n_outputs && i < 3; ++i) g.out[i] = view_of(call->outputs[i]);
+  for (uint32_t i = 0; i < call->n_outputs && i < 3; ++i) {
+    if (call->outputs[i].data != nullptr) g.out[i] = view_of(call->outputs[i]);  // else it has no shape yet
+  }
   for (uint32_t i = 0; i < call->n_scalars && i < 8; ++i) g.f[i] = scalar_float(call, i, 0.0);
-  g.n = call->n_outputs > 0 ? elements(call->outputs[0]) : 0;
+  g.n = call->n_outputs > 0 && call->outputs[0].data != nullptr ? elements(call->outputs[0]) : 0;
   g.reporter = reporter_of(call, op);
   return g;
 }
