@@ -14,6 +14,7 @@ void add_cumulative(Registry& registry);
 void add_rearranging(Registry& registry);
 void add_sampling(Registry& registry);
 void add_selecting(Registry& registry);
+void add_scattering(Registry& registry);
 void add_sort(Registry& registry);
 void add_copy(Registry& registry);
 void add_elementwise(Registry& registry);
@@ -49,6 +50,7 @@ const Registry& registry() {
     add_rearranging(*made);
     add_sampling(*made);
     add_selecting(*made);
+    add_scattering(*made);
     add_sort(*made);
     add_copy(*made);
     add_elementwise(*made);

@@ -1,5 +1,5 @@
-// gather, index_select; index and index_put_ (without accumulation).
-#include "launch.hpp"
+// gather, index_select; index and index_put_.
+#include "general.hpp"
 
 namespace clika_cuda {
 
@@ -13,6 +13,8 @@ Program* read_picked;
 Program* clear_places;
 Program* claim_places;
 Program* write_picked;
+Program* picked_items;
+Program* add_picked;
 
 int32_t front_of(int64_t dim, const clika_value& v) { return static_cast<int32_t>(dim < 0 ? dim + v.rank : dim); }
 
@@ -155,10 +157,6 @@ int32_t run_index(const clika_call* call) {
 // input (written in place, also output 0), indices, values; attrs dims, accumulate.
 int32_t run_index_put(const clika_call* call) {
   const clika_value& values = call->inputs[2];
-  if (attr_int(call, 1, 0) != 0) {
-    return call->core->set_error(call, CLIKA_UNSUPPORTED, "NOT_IMPLEMENTED_FOR_PARAM",
-                                 "index_put_: accumulate=True is not served on CUDA");
-  }
   Picked p{};
   if (const int32_t status = picked_of(call, "index_put_", call->outputs[0], call->inputs[1], call->attrs[0], &p)) return status;
   if (p.n == 0) return CLIKA_OK;
@@ -171,10 +169,19 @@ int32_t run_index_put(const clika_call* call) {
   } else {
     p.other = values.data;
   }
+  const Grid grid{blocks_for(call, p.n, 512)};
+  if (attr_int(call, 1, 0) != 0) {
+    Item* items = room_for<Item>(call, p.n);
+    if (items == nullptr) return CLIKA_UNAVAILABLE;
+    p.items = items;
+    if (const int32_t status = launch(call, "index_put_", picked_items, grid, 256, &p)) return status;
+    if (const int32_t status = sort_items(call, "index_put_", &items, 1, p.n)) return status;
+    p.items = items;
+    return launch(call, "index_put_", add_picked, grid, 256, &p);
+  }
   p.winners = static_cast<clika_device::i64*>(
       call->core->device_scratch(call, static_cast<size_t>(p.positions) * sizeof(clika_device::i64)));
   if (p.winners == nullptr) return CLIKA_UNAVAILABLE;
-  const Grid grid{blocks_for(call, p.n, 512)};
   if (const int32_t status = launch(call, "index_put_", clear_places, {blocks_for(call, p.positions, 512)}, 256, &p)) return status;
   if (const int32_t status = launch(call, "index_put_", claim_places, grid, 256, &p)) return status;
   return launch(call, "index_put_", write_picked, grid, 256, &p);
@@ -188,6 +195,8 @@ void add_indexing(Registry& registry) {
   clear_places = registry.program("indexing", "", "clear_places");
   claim_places = registry.program("indexing", "", "claim_places");
   write_picked = registry.program("indexing", "", "write_picked");
+  picked_items = registry.program("indexing", "", "picked_items");
+  add_picked = registry.program("indexing", "", "add_picked");
   registry.entry("gather", run_gather, {kEvery, kIndex}, kEvery);
   registry.entry("index_select", run_index_select, {kEvery, kIndex}, kEvery);
   registry.entry("index", run_index, {kEvery, kIndex}, kEvery);

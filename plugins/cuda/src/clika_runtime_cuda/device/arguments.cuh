@@ -138,6 +138,7 @@ struct Picked {
   i64 number;
   i64 shape[kMaxRank], picked_strides[kMaxRank], other_strides[kMaxRank];
   i64 n;
+  void* items;     // of a sum: the places in order
   i64* winners;    // of a write: which element of `other` each place gets, so that equal indices have one outcome
   i64 positions;   // places of the index tensors together
   i64 position_strides[kMaxRank];  // over the result's dims

@@ -1,14 +1,7 @@
 // gather and index_select; index and index_put_. An index outside is reported, and nothing is read or written there.
 #include "prelude.cuh"
+#include "general.cuh"
 
-CLIKA_INLINE void move_element(char* to, const char* from, int bytes) {
-  switch (bytes) {
-    case 1: *reinterpret_cast<u8*>(to) = *reinterpret_cast<const u8*>(from); return;
-    case 2: *reinterpret_cast<u16*>(to) = *reinterpret_cast<const u16*>(from); return;
-    case 4: *reinterpret_cast<u32*>(to) = *reinterpret_cast<const u32*>(from); return;
-    default: *reinterpret_cast<u64*>(to) = *reinterpret_cast<const u64*>(from); return;
-  }
-}
 CLIKA_INLINE i64 index_at(const void* p, int dtype, i64 offset) {
   return dtype == kInt64 ? static_cast<const i64*>(p)[offset] : static_cast<const int*>(p)[offset];
 }
@@ -82,4 +75,40 @@ extern "C" __global__ void write_picked(const __grid_constant__ Picked p) {
                                            : static_cast<const char*>(p.other) + from * p.bytes;
     move_element(static_cast<char*>(p.picked) + to * p.bytes, value, p.bytes);
   }
+}
+
+// Sums: items by places, and a thread for each place that adds in the order of the values.
+extern "C" __global__ void picked_items(const __grid_constant__ Picked p) {
+  Item* items = static_cast<Item*>(p.items);
+  const i64 step = static_cast<i64>(gridDim.x) * blockDim.x;
+  for (i64 at = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; at < p.n; at += step) {
+    i64 offset, place;
+    const bool inside = settled(p, at, &offset, &place);
+    const i64 to = inside ? offset_of<i64>(at, p.rank, p.shape, p.picked_strides) + offset : 0;
+    items[at] = {inside ? static_cast<u64>(to) : ~u64{0}, at};
+  }
+}
+template <class C>
+CLIKA_INLINE void add_all(const Picked& p) {
+  const Item* items = static_cast<const Item*>(p.items);
+  const i64 step = static_cast<i64>(gridDim.x) * blockDim.x;
+  for (i64 at = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; at < p.n; at += step) {
+    const u64 key = items[at].key;
+    if (key == ~u64{0} || (at > 0 && items[at - 1].key == key)) continue;
+    char* to = static_cast<char*>(p.picked) + static_cast<i64>(key) * p.bytes;
+    for (i64 k = at; k < p.n && items[k].key == key; ++k) {  // rounded after each, as one after the other would be
+      const void* value = &p.number;
+      if (p.other != nullptr) {
+        value = static_cast<const char*>(p.other) + offset_of<i64>(items[k].index, p.rank, p.shape, p.other_strides) * p.bytes;
+      }
+      const C a = load<C>(to, p.dtype), b = load<C>(value, p.dtype);
+      if constexpr (C(0.5) == C(0)) store<C>(to, p.dtype, static_cast<C>(static_cast<u64>(a) + static_cast<u64>(b)));
+      else store<C>(to, p.dtype, a + b);
+    }
+  }
+}
+extern "C" __global__ void add_picked(const __grid_constant__ Picked p) {
+  if (p.dtype == kFloat64) add_all<double>(p);
+  else if (p.dtype == kFloat32 || p.dtype == kBfloat16 || p.dtype == kFloat16) add_all<float>(p);
+  else add_all<i64>(p);
 }
