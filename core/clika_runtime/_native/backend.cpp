@@ -118,12 +118,12 @@ void core_log(int32_t level, const char* message) {
 void* core_device_scratch(const clika_call* call, size_t bytes) {
   CallContext* context = context_of(call);
   if (bytes == 0) bytes = 1;
-  void* data = device_allocator(context->device).allocate(bytes);
+  void* data = context->pool != nullptr ? context->pool->take(bytes) : device_allocator(context->device).allocate(bytes);
   if (data == nullptr) {
     if (!context->error) context->error = out_of_memory("scratch", static_cast<int64_t>(bytes), context->device);
     return nullptr;
   }
-  context->scratch.emplace_back(data, bytes);
+  if (context->pool == nullptr) context->scratch.emplace_back(data, bytes);
   return data;
 }
 
@@ -254,6 +254,15 @@ Backend* device_backend_of(int32_t device) noexcept {
   if (device < 256) return nullptr;
   Backend* backend = backend_by_id(device_backend(device));
   return backend != nullptr && backend->on_device() ? backend : nullptr;
+}
+
+Backend* graph_backend_of(int32_t device) noexcept {
+  Backend* backend = device_backend_of(device);
+  const bool records = backend != nullptr && backend->has(offsetof(clika_backend, capture_begin), &clika_backend::capture_begin) &&
+                       backend->has(offsetof(clika_backend, capture_end), &clika_backend::capture_end) &&
+                       backend->has(offsetof(clika_backend, graph_launch), &clika_backend::graph_launch) &&
+                       backend->has(offsetof(clika_backend, graph_destroy), &clika_backend::graph_destroy);
+  return records ? backend : nullptr;
 }
 
 ErrorPtr Backend::failure(int32_t status, const char* operation) const {
@@ -410,7 +419,7 @@ ErrorPtr run_kernel(const clika_kernel& kernel, clika_call& call, CallContext& c
   const Scratch::Mark mark = scratch.mark();
   int32_t status = CLIKA_OK;
   if (device != nullptr) {
-    call.stream = device_stream(context.device, &context.error);
+    call.stream = context.stream != nullptr ? context.stream : device_stream(context.device, &context.error);
     if (call.stream == nullptr) status = CLIKA_INTERNAL;
   }
   if (status == CLIKA_OK && kernel.workspace != nullptr) {
@@ -426,6 +435,7 @@ ErrorPtr run_kernel(const clika_kernel& kernel, clika_call& call, CallContext& c
   // What is on the stream comes before whatever gets this memory next.
   for (const auto& [data, bytes] : context.scratch) device_allocator(context.device).release(data, bytes);
   context.scratch.clear();
+  if (context.pool != nullptr) context.pool->settle();
   if (ErrorPtr thrown = Pool::take_failure(); thrown && !context.error) context.error = thrown;
   if (status != CLIKA_OK && !context.error) {
     context.error = make_error(CLIKA_INTERNAL, "INTERNAL",

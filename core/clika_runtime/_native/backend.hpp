@@ -40,6 +40,8 @@ struct Backend {
 
 // The device backend behind a device; null: the host addresses its memory.
 Backend* device_backend_of(int32_t device) noexcept;
+// That backend where it records graphs, else null.
+Backend* graph_backend_of(int32_t device) noexcept;
 // The stream of a device backend that calls ride on; null and `error` where the device cannot be used.
 clika_stream device_stream(int32_t device, ErrorPtr* error);
 // Waits for everything on the device's stream; nothing to do for the host.
@@ -81,6 +83,29 @@ struct Attrs {
   void add_text(std::string text);
 };
 
+// Scratch of a device for calls that are recorded into a graph: blocks that live as long as it does. The run before the
+// recording finds out how many are needed; the pool is closed while recording, when no memory may be asked for.
+class ScratchPool {
+ public:
+  explicit ScratchPool(int32_t device) : device_(device) {}
+  ~ScratchPool();
+  ScratchPool(const ScratchPool&) = delete;
+  ScratchPool& operator=(const ScratchPool&) = delete;
+  void* take(size_t bytes);  // the smallest free block that is large enough, else a new one; null: neither
+  void settle();             // what was taken is free for the next call
+  void close(bool closed) { closed_ = closed; }
+
+ private:
+  struct Block {
+    void* data;
+    size_t bytes;
+    bool taken;
+  };
+  int32_t device_;
+  bool closed_ = false;
+  std::vector<Block> blocks_;
+};
+
 // What `call->context` points to while a kernel runs.
 struct CallContext {
   ErrorPtr error;
@@ -88,6 +113,8 @@ struct CallContext {
   void* owner = nullptr;
   int32_t device = kHostDevice;
   std::vector<std::pair<void*, size_t>> scratch;  // of a device: given back when the kernel has returned
+  clika_stream stream = nullptr;                  // of a device: instead of its default stream
+  ScratchPool* pool = nullptr;                    // of a device: where scratch comes from instead
 };
 
 const clika_core* core_table() noexcept;

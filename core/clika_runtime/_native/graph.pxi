@@ -732,6 +732,7 @@ cdef class Plan:
         cdef ErrorPtr error
         cdef Tensor t
         cdef size_t m = 0
+        cdef cbool synchronous = _any_scope != 0 and _scopes.synchronous != 0
         if isinstance(inputs, dict):
             if len(inputs) != len(self.input_names) or any(name not in inputs for name in self.input_names):
                 raise invalid(f"run: the plan's inputs are {list(self.input_names)}, got {list(inputs)}")
@@ -765,7 +766,7 @@ cdef class Plan:
                     raise invalid(f"run: scalar {value} does not fit 64 bits") from None
                 m += 1
         with nogil:
-            error = self.native.get().run(records.data(), records.size(), values, m, &results)
+            error = self.native.get().run(records.data(), records.size(), values, m, synchronous, &results)
         if error.get() is not NULL:
             if PyErr_CheckSignals() == 0 and error.get().code == b"CANCELLED" and _interrupted():
                 raise KeyboardInterrupt
@@ -788,13 +789,15 @@ cdef class Plan:
         return self.names
 
     def stats(self):
-        """Instructions of the program, bytes of its arena, the lower bound of those, runs, resizes, instructions run."""
+        """Instructions of the program, bytes of its arena, the lower bound of those, runs, resizes, instructions run,
+        graphs of the device that were recorded, and runs that launched one."""
         cdef PlanCounters c = self.native.get().counters()
         return {
             "instructions": self.native.get().instruction_count(),
             "arena_bytes": self.native.get().arena_bytes(),
             "arena_lower_bound": self.native.get().lower_bound_bytes(),
             "runs": c.runs, "resizes": c.resizes, "evictions": c.evictions, "instructions_run": c.instructions,
+            "recordings": c.recordings, "replays": c.replays,
         }
 
     def profile(self, bint on):

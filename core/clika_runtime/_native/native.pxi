@@ -360,10 +360,12 @@ cdef extern from "plan.hpp" namespace "clika" nogil:
         uint64_t resizes
         uint64_t evictions
         uint64_t instructions
+        uint64_t recordings
+        uint64_t replays
     cdef cppclass NativePlan "clika::Plan":
         @staticmethod
         unique_ptr[NativePlan] compile(shared_ptr[Graph], vector[int32_t], ErrorPtr*)
-        ErrorPtr run(const TensorRecord* const*, size_t, const clika_scalar*, size_t, vector[TensorRecord]*)
+        ErrorPtr run(const TensorRecord* const*, size_t, const clika_scalar*, size_t, cbool, vector[TensorRecord]*)
         const Graph& graph()
         size_t instruction_count()
         int64_t arena_bytes()

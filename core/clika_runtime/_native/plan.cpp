@@ -331,6 +331,7 @@ std::unique_ptr<Plan> Plan::compile(std::shared_ptr<Graph> graph, const std::vec
       }
     }
   }
+  plan->find_graph_device();
   return plan;
 }
 
@@ -572,15 +573,19 @@ void Plan::describe(int32_t id, const Shape& shape, clika_value* out) const {
   out->nbytes = layout.nbytes;
 }
 
+Plan::Shape* Plan::known_shape(const std::vector<int64_t>& symbols) {
+  for (const auto& known : shapes_) {
+    if (known->symbols != symbols) continue;
+    known->used = counters_.runs;
+    return known.get();
+  }
+  return nullptr;
+}
+
 // The class of these symbol values, made on first need.
 ErrorPtr Plan::shape_for(const std::vector<int64_t>& symbols, Shape** out) {
-  for (const auto& known : shapes_) {
-    if (known->symbols == symbols) {
-      *out = known.get();
-      known->used = counters_.runs;
-      return nullptr;
-    }
-  }
+  *out = known_shape(symbols);
+  if (*out != nullptr) return nullptr;
   const Graph& store = *graph_;
   std::vector<int64_t> expressions;
   store.sizes.evaluate(symbols, &expressions);
@@ -704,10 +709,7 @@ ErrorPtr Plan::prepare(const TensorRecord* const* inputs, size_t n_inputs, Shape
       const_cast<int64_t*>(instruction.attrs->items[place.attr].v.ints)[place.element] = current.patched[patch++];
     }
   }
-  std::vector<const char*> places;
-  for (const Arena& arena : arenas_) {
-    places.push_back(arena.storage == nullptr ? nullptr : static_cast<const char*>(arena.storage->data()));
-  }
+  std::vector<const char*> places = arena_places();
   bool rest = !current.placed || current.rested != places;
   for (int32_t id : root_list_) {
     const Value& value = store.values[id];
@@ -749,6 +751,14 @@ ErrorPtr Plan::prepare(const TensorRecord* const* inputs, size_t n_inputs, Shape
   return nullptr;
 }
 
+std::vector<const char*> Plan::arena_places() const {
+  std::vector<const char*> places;
+  for (const Arena& arena : arenas_) {
+    places.push_back(arena.storage == nullptr ? nullptr : static_cast<const char*>(arena.storage->data()));
+  }
+  return places;
+}
+
 void Plan::profile(bool on) {
   std::lock_guard<std::mutex> lock(mutex_);
   profiling_ = on;
@@ -756,7 +766,7 @@ void Plan::profile(bool on) {
   nanoseconds_.assign(program_.size(), 0);
 }
 
-ErrorPtr Plan::execute(Shape& shape, const clika_scalar* scalars) {
+ErrorPtr Plan::execute(Shape& shape, const clika_scalar* scalars, const Issue& issue) {
   auto polled = std::chrono::steady_clock::now();
   for (size_t at = 0; at < program_.size(); ++at) {
     Instruction& instruction = program_[at];
@@ -781,6 +791,8 @@ ErrorPtr Plan::execute(Shape& shape, const clika_scalar* scalars) {
       call.scalars = instruction.scalar_values.data();
       CallContext context;
       context.device = instruction.device;
+      context.stream = issue.stream;
+      context.pool = issue.scratch;
       error = instruction.code == OpCode::kPython
                   ? python_call(instruction.python_kernel, &call, instruction.op.c_str())
                   : run_kernel(*instruction.kernel, call, context);
@@ -791,12 +803,13 @@ ErrorPtr Plan::execute(Shape& shape, const clika_scalar* scalars) {
     } else {
       error = run_control(instruction, shape, at);
     }
+    if (!error && issue.synchronous) error = synchronize_device(instruction.device);
     if (error) return error;
     if (profiling_) {
       nanoseconds_[at] += std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() -
                                                                                started).count();
     }
-    if ((at & 15) == 15 && poll_signals != nullptr) {
+    if ((at & 15) == 15 && poll_signals != nullptr && issue.stream == nullptr) {
       const auto now = std::chrono::steady_clock::now();
       if (now - polled > std::chrono::milliseconds(20)) {
         polled = now;
@@ -994,7 +1007,7 @@ ErrorPtr Plan::run_inside(const TensorRecord* const* inputs, size_t n_inputs, st
   Shape* shape = nullptr;
   std::vector<Storage*> fresh;
   ErrorPtr error = prepare(inputs, n_inputs, &shape, &fresh);
-  if (!error) error = execute(*shape, nullptr);
+  if (!error) error = execute(*shape, nullptr, Issue{});
   ++counters_.runs;
   if (!error) collect(*shape, results);
   for (Storage* storage : fresh) storage->drop();
@@ -1009,8 +1022,17 @@ void Plan::collect(const Shape& shape, std::vector<TensorRecord>* results) const
   }
 }
 
+// A failed write poisons what it may have left half written. Cancelling is the caller's own wish: the rows that the run
+// was to write are unspecified, nothing else changed.
+void Plan::poison_written(const ErrorPtr& error) {
+  if (!error || error->code == "CANCELLED") return;
+  for (const Access& access : accesses_) {
+    if (access.kind == AccessKind::kUpdate) access.storage->set_poison(error);
+  }
+}
+
 ErrorPtr Plan::run(const TensorRecord* const* inputs, size_t n_inputs, const clika_scalar* scalars,
-                   size_t n_scalars, std::vector<TensorRecord>* results) {
+                   size_t n_scalars, bool synchronous, std::vector<TensorRecord>* results) {
   const Graph& store = *graph_;
   if (n_scalars != store.scalar_inputs.size()) {
     return invalid("run: the plan takes " + std::to_string(store.scalar_inputs.size()) + " scalars, got " +
@@ -1021,9 +1043,11 @@ ErrorPtr Plan::run(const TensorRecord* const* inputs, size_t n_inputs, const cli
   for (size_t i = 0; i < n_inputs; ++i) {
     if (inputs[i]->storage != nullptr && inputs[i]->storage->data() == nullptr) inputs[i]->storage->wait_for_read();
   }
+  ErrorPtr failed;
+  if (!synchronous && replay(inputs, n_inputs, results, &failed)) return failed;
   Shape* shape = nullptr;
   std::vector<Storage*> fresh;
-  ErrorPtr failed = prepare(inputs, n_inputs, &shape, &fresh);
+  failed = prepare(inputs, n_inputs, &shape, &fresh);
   if (!failed) {
     std::vector<Access> accesses(accesses_);
     for (size_t i = 0; i < n_inputs; ++i) accesses.push_back({inputs[i]->storage, AccessKind::kRead});
@@ -1037,14 +1061,8 @@ ErrorPtr Plan::run(const TensorRecord* const* inputs, size_t n_inputs, const cli
       sequence = lane.begin_inline(accesses.data(), accesses.size());
     }
     failed = first_poison(accesses.data(), accesses.size());
-    if (!failed) failed = execute(*shape, scalars);
-    // A failed write poisons what it may have left half written. Cancelling is the caller's own wish: the
-    // rows that the run was to write are unspecified, nothing else changed.
-    if (failed && failed->code != "CANCELLED") {
-      for (const Access& access : accesses_) {
-        if (access.kind == AccessKind::kUpdate) access.storage->set_poison(failed);
-      }
-    }
+    if (!failed) failed = issue_or_record(*shape, inputs, n_inputs, fresh, scalars, synchronous);
+    poison_written(failed);
     lane.end_inline(sequence);
     ++counters_.runs;
   }

@@ -57,11 +57,20 @@ struct Instruction {
   std::shared_ptr<const Control> control;
 };
 
+// How a program's calls are issued.
+struct Issue {
+  clika_stream stream = nullptr;  // instead of the device's default stream: the calls are recorded
+  ScratchPool* scratch = nullptr;
+  bool synchronous = false;       // each call has completed before the next one
+};
+
 struct PlanCounters {
   uint64_t runs = 0;
   uint64_t resizes = 0;    // runs whose symbols had no class yet
   uint64_t evictions = 0;  // classes dropped for newer ones
   uint64_t instructions = 0;
+  uint64_t recordings = 0;  // graphs made
+  uint64_t replays = 0;     // runs that launched one
 };
 
 class Plan {
@@ -75,9 +84,10 @@ class Plan {
   ~Plan();
 
   // Checks and binds inputs (in graph order), allocates outputs, runs. The caller has released the GIL.
-  // `results` gets one record per output with a storage reference of its own.
+  // `results` gets one record per output with a storage reference of its own. With `synchronous` each call has
+  // completed before the next one, also on a device.
   ErrorPtr run(const TensorRecord* const* inputs, size_t n_inputs, const clika_scalar* scalars,
-               size_t n_scalars, std::vector<TensorRecord>* results);
+               size_t n_scalars, bool synchronous, std::vector<TensorRecord>* results);
 
   const Graph& graph() const { return *graph_; }
   size_t instruction_count() const { return program_.size(); }
@@ -107,6 +117,17 @@ class Plan {
     int64_t offset;  // bytes from the root's data
     int64_t nbytes;
   };
+  // A class as a graph of its device, over the addresses that it was recorded with (plan_graph.cpp).
+  struct Replay {
+    Replay() = default;
+    ~Replay();
+    Replay(const Replay&) = delete;
+    Replay& operator=(const Replay&) = delete;
+    const clika_backend* table = nullptr;
+    void* graph = nullptr;
+    std::vector<const char*> inputs, arenas;
+    std::vector<Storage*> results;  // of `result_roots_`; held, so that they stay where they are
+  };
   // One class of symbol values: layouts, operands as kernels see them, places in the arena.
   struct Shape {
     std::vector<int64_t> symbols;
@@ -128,6 +149,11 @@ class Plan {
     std::vector<const char*> rested; // the arenas that `resting` points into, once `placed`
     bool placed = false;
     uint64_t used = 0;
+    std::vector<const char*> given;  // the addresses of the inputs in the run before
+    int steady = 0;                  // runs in a row over them
+    int recordings = 0;
+    bool refused = false;            // cannot be recorded: calls are issued anew each time
+    std::unique_ptr<Replay> replay;
   };
 
   Plan() = default;
@@ -147,7 +173,16 @@ class Plan {
   ErrorPtr shape_for(const std::vector<int64_t>& symbols, Shape** out);
   ErrorPtr prepare(const TensorRecord* const* inputs, size_t n_inputs, Shape** shape, std::vector<Storage*>* fresh);
   void describe(int32_t value, const Shape& shape, clika_value* out) const;
-  ErrorPtr execute(Shape& shape, const clika_scalar* scalars);
+  ErrorPtr execute(Shape& shape, const clika_scalar* scalars, const Issue& issue);
+  Shape* known_shape(const std::vector<int64_t>& symbols);
+  std::vector<const char*> arena_places() const;
+  void find_graph_device();
+  bool replay(const TensorRecord* const* inputs, size_t n_inputs, std::vector<TensorRecord>* results, ErrorPtr* error);
+  ErrorPtr issue_or_record(Shape& shape, const TensorRecord* const* inputs, size_t n_inputs,
+                           const std::vector<Storage*>& fresh, const clika_scalar* scalars, bool synchronous);
+  bool record(Shape& shape, const std::vector<Storage*>& fresh);
+  ErrorPtr launch(const Replay& replay);
+  void poison_written(const ErrorPtr& error);
   ErrorPtr run_inside(const TensorRecord* const* inputs, size_t n_inputs, std::vector<TensorRecord>* results);
   ErrorPtr run_control(Instruction& instruction, Shape& shape, size_t at);
   TensorRecord record_of(int32_t value, const Shape& shape) const;
@@ -176,6 +211,9 @@ class Plan {
     int64_t size = 0;
   };
   std::vector<Arena> arenas_;
+  int32_t graph_device_ = kMetaDevice;   // whose backend records graphs, where all instructions run on it
+  std::vector<int32_t> result_roots_;    // that get a fresh storage in each run
+  std::unique_ptr<ScratchPool> scratch_; // of all classes: their graphs run one after the other
   std::mutex mutex_;                  // one run at a time: its arenas are the only ones
   PlanCounters counters_;
   bool profiling_ = false;

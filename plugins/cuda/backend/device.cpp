@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <set>
 
 #if !defined(_WIN32)
 #include <pthread.h>
@@ -342,6 +343,88 @@ int32_t Device::order(Stream before, Stream after) {
   return status;
 }
 
+// ---------------------------------------------------------------- graphs
+void Queue::note(const char* op) {
+  if (records) {
+    ops.push_back(op);
+  } else {
+    device->note(op);
+  }
+}
+
+namespace {
+// A name that lives as long as the process: the operators of a graph, each once.
+const char* name_of(const std::vector<const char*>& ops) {
+  std::vector<std::string> seen;
+  std::string text;
+  for (const char* op : ops) {
+    if (std::find(seen.begin(), seen.end(), op) != seen.end()) continue;
+    text += (seen.empty() ? "a graph of " : ", ") + std::string(op);
+    seen.emplace_back(op);
+  }
+  static std::mutex mutex;
+  static auto* names = new std::set<std::string>();
+  std::lock_guard<std::mutex> lock(mutex);
+  return names->insert(text).first->c_str();
+}
+}  // namespace
+
+Queue* Device::begin_capture() {
+  if (usable() != CLIKA_OK) return nullptr;
+  const Current current(*this);
+  // A stream of its own: what other threads put on the default stream meanwhile is no part of the graph.
+  Stream stream = nullptr;
+  if (check(cuda_->stream_create(&stream, kStreamNonBlocking), "graph") != CLIKA_OK) return nullptr;
+  if (check(cuda_->capture_begin(stream, kCaptureThreadLocal), "graph") != CLIKA_OK) {
+    cuda_->stream_destroy(stream);
+    return nullptr;
+  }
+  return new Queue{this, stream, true, {}};
+}
+
+Graph* Device::end_capture(Queue* queue) {
+  const std::unique_ptr<Queue> owned(queue);
+  const Current current(*this);
+  DriverGraph recorded = nullptr;
+  int32_t status = check(cuda_->capture_end(queue->stream, &recorded), "graph");
+  cuda_->stream_destroy(queue->stream);
+  if (status != CLIKA_OK || recorded == nullptr) return nullptr;
+  Executable executable = nullptr;
+  status = check(cuda_->graph_instantiate(&executable, recorded, 0), "graph");
+  cuda_->graph_destroy(recorded);
+  if (status != CLIKA_OK) return nullptr;
+  return new Graph{this, executable, name_of(queue->ops)};
+}
+
+int32_t Device::launch(const Graph& graph, Queue& queue) {
+  if (const int32_t status = usable()) return status;
+  const Current current(*this);
+  queue.note(graph.name);
+  return check(cuda_->graph_launch(graph.executable, queue.stream), graph.name);
+}
+
+void Device::destroy(Graph* graph) {
+  const std::unique_ptr<Graph> owned(graph);
+  if (faulted_.load(std::memory_order_acquire) || forked.load(std::memory_order_relaxed)) return;
+  const Current current(*this);
+  // Its last run has to be over; this is rare.
+  if (cuda_->stream_synchronize(main_.stream) == kSuccess) cuda_->executable_destroy(graph->executable);
+}
+
+void* Device::allocate_host(size_t bytes) {
+  if (usable() != CLIKA_OK) return nullptr;
+  const Current current(*this);
+  void* data = nullptr;
+  return check(cuda_->host_allocate(&data, bytes, 0), "pinned memory of the host") == CLIKA_OK ? data : nullptr;
+}
+
+void Device::release_host(void* data) {
+  if (faulted_.load(std::memory_order_acquire) || forked.load(std::memory_order_relaxed)) return;
+  const Current current(*this);
+  // A copy from it may be under way.
+  if (cuda_->stream_synchronize(main_.stream) == kSuccess) cuda_->host_release(data);
+}
+
 // ---------------------------------------------------------------- copies
 // Under this the driver takes the bytes along with the command: nothing waits.
 constexpr size_t kTakenAlong = size_t{64} << 10;
@@ -420,6 +503,7 @@ int32_t Device::copy(void* to, const void* from, size_t bytes, int32_t kind, Str
   const Current current(*this);
   const auto target = static_cast<Pointer>(reinterpret_cast<uintptr_t>(to));
   const auto source = static_cast<Pointer>(reinterpret_cast<uintptr_t>(from));
+  if (kind == 3) return check(cuda_->copy_in(target, from, bytes, stream), "copy");
   if (kind == 0) return in_.copy_in(*this, target, static_cast<const char*>(from), bytes, stream);
   if (kind == 2) return check(cuda_->copy_within(target, source, bytes, stream), "copy");
   const uint64_t launched = launched_.load();

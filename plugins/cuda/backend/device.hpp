@@ -28,6 +28,18 @@ class Device;
 struct Queue {
   Device* device;
   Stream stream;
+  bool records = false;           // what is put on it becomes a graph
+  std::vector<const char*> ops;   // then: the operators of the launches
+
+  // The operator of a launch, for the report of a fault.
+  void note(const char* op);
+};
+
+// What was recorded, ready to run.
+struct Graph {
+  Device* device;
+  Executable executable;
+  const char* name;  // for the report of a fault; never freed
 };
 
 // Host memory that the GPU reads and writes directly: what is copied goes through it, a chunk at a time, so that the
@@ -85,6 +97,16 @@ class Device {
   // Makes `after` wait for what is in `before` now.
   int32_t order(Stream before, Stream after);
 
+  // A stream whose launches are recorded for the calling thread, until `end`; null and this thread's failure.
+  Queue* begin_capture();
+  Graph* end_capture(Queue* queue);
+  int32_t launch(const Graph& graph, Queue& queue);
+  void destroy(Graph* graph);
+
+  // Memory of the host that copies from and to this device do not pass through a staging chunk.
+  void* allocate_host(size_t bytes);
+  void release_host(void* data);
+
  private:
   static constexpr size_t kRecent = 64;
   Device() = default;
@@ -100,7 +122,7 @@ class Device {
   int shared_memory_ = 0;
   Context context_ = nullptr;
   MemoryPool pool_ = nullptr;  // null: the device has no pools
-  Queue main_{nullptr, nullptr};
+  Queue main_{nullptr, nullptr, false, {}};
   Staging in_, out_;
   clika_device::Report* report_ = nullptr;  // memory of the host that the device writes to
   std::mutex report_mutex_;

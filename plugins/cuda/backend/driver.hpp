@@ -17,6 +17,8 @@ using DriverEvent = void*;
 using Module = void*;
 using Function = void*;
 using MemoryPool = void*;
+using DriverGraph = void*;
+using Executable = void*;  // CUgraphExec
 
 // Results that are told apart by name.
 constexpr Result kSuccess = 0;
@@ -37,6 +39,7 @@ enum Attribute : int {
 constexpr int kFunctionDynamicShared = 8;       // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 constexpr unsigned kStreamNonBlocking = 1;      // not ordered against the legacy default stream
 constexpr unsigned kEventDisableTiming = 2;
+constexpr int kCaptureThreadLocal = 1;          // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 constexpr int kPoolReleaseThreshold = 4;        // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 
 struct PoolProperties {  // CUmemPoolProps
@@ -83,6 +86,13 @@ static_assert(sizeof(PoolProperties) == 88, "CUmemPoolProps");
   X(stream_synchronize, "cuStreamSynchronize", (Stream stream))                                                     \
   X(stream_query, "cuStreamQuery", (Stream stream))                                                                 \
   X(stream_wait, "cuStreamWaitEvent", (Stream stream, DriverEvent event, unsigned flags))                           \
+  X(capture_begin, "cuStreamBeginCapture_v2", (Stream stream, int mode))                                            \
+  X(capture_end, "cuStreamEndCapture", (Stream stream, DriverGraph * graph))                                        \
+  X(graph_instantiate, "cuGraphInstantiateWithFlags",                                                               \
+    (Executable * executable, DriverGraph graph, unsigned long long flags))                                         \
+  X(graph_launch, "cuGraphLaunch", (Executable executable, Stream stream))                                          \
+  X(graph_destroy, "cuGraphDestroy", (DriverGraph graph))                                                           \
+  X(executable_destroy, "cuGraphExecDestroy", (Executable executable))                                              \
   X(event_create, "cuEventCreate", (DriverEvent * event, unsigned flags))                                           \
   X(event_record, "cuEventRecord", (DriverEvent event, Stream stream))                                              \
   X(event_query, "cuEventQuery", (DriverEvent event))                                                               \

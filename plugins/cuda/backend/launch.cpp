@@ -49,7 +49,7 @@ int32_t launch(const clika_call* call, const char* op, Program* program, Grid gr
     const Result result = device.cuda().function_set(function, kFunctionDynamicShared, static_cast<int>(shared));
     if (const int32_t status = device.check(result, op)) return pass_on(call, status);
   }
-  device.note(op);
+  queue->note(op);
   void* arguments[] = {const_cast<void*>(argument)};
   const Result result = device.cuda().launch(function, grid.x, grid.y, grid.z, threads, 1, 1, shared, queue->stream,
                                              arguments, nullptr);

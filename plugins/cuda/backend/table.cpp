@@ -124,7 +124,7 @@ clika_stream stream_create(int32_t device) {
   const Current current(*found);
   Stream stream = nullptr;
   if (found->check(found->cuda().stream_create(&stream, kStreamNonBlocking), "stream") != CLIKA_OK) return nullptr;
-  return new Queue{found, stream};
+  return new Queue{found, stream, false, {}};
 }
 void stream_destroy(clika_stream stream) {
   auto* queue = static_cast<Queue*>(stream);
@@ -191,6 +191,31 @@ void event_destroy(void* event) {
   delete known;
 }
 
+// ---------------------------------------------------------------- graphs
+clika_stream capture_begin(int32_t device) {
+  Device* found = Device::get(device);
+  return found == nullptr ? nullptr : found->begin_capture();
+}
+void* capture_end(clika_stream stream) {
+  auto* queue = static_cast<Queue*>(stream);
+  return queue->device->end_capture(queue);
+}
+int32_t graph_launch(clika_stream stream, void* graph) {
+  auto* queue = static_cast<Queue*>(stream);
+  return queue->device->launch(*static_cast<Graph*>(graph), *queue);
+}
+void graph_destroy(void* graph) {
+  auto* known = static_cast<Graph*>(graph);
+  known->device->destroy(known);
+}
+void* host_allocate(int32_t device, size_t bytes) {
+  Device* found = Device::get(device);
+  return found == nullptr ? nullptr : found->allocate_host(bytes);
+}
+void host_release(int32_t device, void* data, size_t) {
+  if (Device* found = Device::get(device)) found->release_host(data);
+}
+
 // ---------------------------------------------------------------- copies
 int32_t copy(int32_t device, void* to, const void* from, size_t bytes, int32_t kind, clika_stream stream) {
   Queue* queue = queue_of(stream, device);
@@ -248,6 +273,12 @@ const clika_backend* backend_table() {
     made->stream_join = stream_join;
     made->copy_peer = copy_peer;
     made->trim = trim;
+    made->capture_begin = capture_begin;
+    made->capture_end = capture_end;
+    made->graph_launch = graph_launch;
+    made->graph_destroy = graph_destroy;
+    made->host_allocate = host_allocate;
+    made->host_release = host_release;
     return made;
   }();
   return table;

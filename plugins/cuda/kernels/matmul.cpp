@@ -80,7 +80,7 @@ Blas by_library(const clika_call* call, const Matmul& p) {
     product.left = static_cast<const char*>(p.left) + left * bytes;
     product.right = static_cast<const char*>(p.right) + right * bytes;
     product.out = static_cast<char*>(p.out) + outer * inner * p.m * p.n * bytes;
-    queue->device->note("matmul");
+    queue->note("matmul");
     const Blas result = multiply(*queue->device, queue->stream, product, scratch, const_cast<clika_call*>(call));
     if (result != Blas::kDone) return result;
   }

@@ -329,7 +329,8 @@ typedef struct clika_backend {
   int32_t (*event_query)(void *event);                     /* 1 done, 0 not yet, < 0 failed */
   void (*event_destroy)(void *event);
   /* Copies; kind 0 host to device (the host's bytes may change as soon as it returns), 1 device to host (they are there
-   * when it returns), 2 within a device. Default: memcpy. */
+   * when it returns), 2 within a device, 3 as 0, from memory of `host_allocate` whose bytes stay as they are until the
+   * stream has passed the copy. Default: memcpy. */
   int32_t (*copy)(int32_t device, void *to, const void *from, size_t bytes, int32_t kind,
                   clika_stream stream);
   /* Repacking of a weight [rows, columns], once, at load. `mode` 0 exact, 1 fast, 2 both, 3 table
@@ -352,6 +353,19 @@ typedef struct clika_backend {
   int32_t (*copy_peer)(int32_t to_device, void *to, int32_t from_device, const void *from, size_t bytes);
   /* Gives released memory that the backend still keeps back to the system. */
   void (*trim)(int32_t device);
+  /* Graphs: calls that are issued once and run often. `capture_begin` gives a stream on which what the calling thread
+   * issues is recorded instead of run, until that thread calls `capture_end`; NULL where nothing can be recorded now. Other
+   * threads and other streams go on as before. `capture_end` gives the graph, or NULL where a call cannot be recorded, and
+   * ends the stream either way. `graph_launch` runs a graph in the order of a stream, over the addresses that its calls were
+   * issued with. `graph_destroy` may be called while it runs. Memory of the backend is neither asked for nor released by
+   * the core between begin and end on the same thread. Default: none, calls are issued anew each time. */
+  clika_stream (*capture_begin)(int32_t device);
+  void *(*capture_end)(clika_stream stream);
+  int32_t (*graph_launch)(clika_stream stream, void *graph);
+  void (*graph_destroy)(void *graph);
+  /* Memory of the host that the device reads by itself (see `copy`, kind 3). Default: none, ordinary memory is copied. */
+  void *(*host_allocate)(int32_t device, size_t bytes);
+  void (*host_release)(int32_t device, void *data, size_t bytes);
 } clika_backend;
 
 #ifdef __cplusplus

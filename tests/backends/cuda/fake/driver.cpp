@@ -40,11 +40,16 @@ int64_t memory_of_device() {
 }
 
 struct Event;
+struct Graph {
+  std::vector<std::function<Result()>> work;
+};
 struct Stream {
   int device = 0;
   std::deque<std::function<Result()>> work;
   uint64_t issued = 0, done = 0;
   bool running = false;
+  Graph* recording = nullptr;  // work is recorded and not run
+  bool spoilt = false;         // by a call that cannot be recorded
 };
 struct Event {
   Stream* stream = nullptr;
@@ -70,6 +75,8 @@ std::map<std::string, std::pair<int, Result>> failures;
 Result sticky = 0;
 std::string launches;
 Stream legacy[64];
+thread_local Stream* captured = nullptr;  // the stream that this thread records
+std::map<Graph*, int> executables;        // those that live, and how often each was launched
 
 Result counted(const char* name) {
   ++calls[name];
@@ -77,7 +84,7 @@ Result counted(const char* name) {
   if (found != failures.end() && --found->second.first <= 0) {
     const Result result = found->second.second;
     if (found->second.first == 0) failures.erase(found);
-    if (result >= 700) sticky = result;
+    if (result >= 700 && result != 900 && result != 901) sticky = result;
     return result;
   }
   return sticky;
@@ -85,6 +92,12 @@ Result counted(const char* name) {
 #define ENTER(name)                                        \
   Lock lock(mutex);                                        \
   if (const Result failed = counted(name)) return failed;
+// A call that spoils a recording of its thread.
+#define UNRECORDED                 \
+  if (captured != nullptr) {       \
+    captured->spoilt = true;       \
+    return 900;                    \
+  }
 
 int device() { return stack.empty() || stack.back() == nullptr ? -1 : stack.back()->device; }
 
@@ -107,7 +120,17 @@ Result run(Stream* stream, uint64_t position) {
   stream->running = false;
   return sticky;
 }
+// A call that spoils the recording of its stream; whether there is one.
+bool spoils(Stream* stream) {
+  if (stream->recording == nullptr) return false;
+  stream->spoilt = true;
+  return true;
+}
 void put(Stream* stream, std::function<Result()> work) {
+  if (stream->recording != nullptr) {
+    stream->recording->work.push_back(std::move(work));
+    return;
+  }
   stream->work.push_back(std::move(work));
   ++stream->issued;
 }
@@ -183,6 +206,13 @@ API int fake_pending() {
   return static_cast<int>(legacy[0].work.size());
 }
 API long long fake_used(int of) { return used[of]; }
+API int fake_graphs() { return static_cast<int>(executables.size()); }
+// Work of another pretended library, in the order of a stream.
+API int fake_put(void* stream, int (*work)(void*), void* context) {
+  Lock lock(mutex);
+  put(stream_of(stream), [=] { return work(context); });
+  return 0;
+}
 
 // ---------------------------------------------------------------- the driver
 API Result cuInit(unsigned) {
@@ -251,10 +281,12 @@ API Result cuMemGetInfo_v2(size_t* free, size_t* total) {
 }
 API Result cuMemAlloc_v2(Pointer* data, size_t bytes) {
   ENTER("cuMemAlloc");
+  UNRECORDED
   return give(data, bytes, device());
 }
 API Result cuMemFree_v2(Pointer data) {
   ENTER("cuMemFree");
+  UNRECORDED
   used[blocks[data].device] -= static_cast<int64_t>(blocks[data].bytes);
   blocks.erase(data);
   std::free(reinterpret_cast<void*>(data));
@@ -273,6 +305,7 @@ API Result cuMemPoolTrimTo(void*, size_t) {
 }
 API Result cuMemAllocFromPoolAsync(Pointer* data, size_t bytes, void*, void*) {
   ENTER("cuMemAllocFromPoolAsync");
+  UNRECORDED
   return give(data, bytes, device());
 }
 API Result cuMemFreeAsync(Pointer data, void* stream) {
@@ -293,6 +326,7 @@ API Result cuMemFreeAsync(Pointer data, void* stream) {
 }
 API Result cuMemHostAlloc(void** data, size_t bytes, unsigned) {
   ENTER("cuMemHostAlloc");
+  UNRECORDED
   *data = std::malloc(bytes);
   pinned[static_cast<const char*>(*data)] = bytes;
   return 0;
@@ -313,6 +347,7 @@ API Result cuMemcpyHtoDAsync_v2(Pointer to, const void* from, size_t bytes, void
     });
     return 0;
   }
+  if (spoils(stream_of(stream))) return 900;  // of ordinary memory
   auto copy = std::make_shared<std::string>(static_cast<const char*>(from), bytes);
   put(stream_of(stream), [=] {
     std::memcpy(reinterpret_cast<void*>(to), copy->data(), bytes);
@@ -323,6 +358,7 @@ API Result cuMemcpyHtoDAsync_v2(Pointer to, const void* from, size_t bytes, void
 API Result cuMemcpyDtoHAsync_v2(void* to, Pointer from, size_t bytes, void* stream) {
   ENTER("cuMemcpyDtoHAsync");
   if (!inside(from, bytes)) return 1;
+  if (!is_pinned(to) && spoils(stream_of(stream))) return 900;
   put(stream_of(stream), [=] {
     std::memcpy(to, reinterpret_cast<void*>(from), bytes);
     return 0;
@@ -361,11 +397,73 @@ API Result cuStreamDestroy_v2(void* stream) {
 }
 API Result cuStreamSynchronize(void* stream) {
   ENTER("cuStreamSynchronize");
+  if (spoils(stream_of(stream))) return 900;
   return run(stream_of(stream), stream_of(stream)->issued);
 }
 API Result cuStreamQuery(void* stream) {
   ENTER("cuStreamQuery");
+  if (spoils(stream_of(stream))) return 900;
   return stream_of(stream)->work.empty() ? 0 : 600;
+}
+API Result cuStreamBeginCapture_v2(void* stream, int mode) {
+  ENTER("cuStreamBeginCapture");
+  Stream* known = stream_of(stream);
+  if (mode != 1 || known->recording != nullptr || captured != nullptr || stream == nullptr) return 1;
+  known->recording = new Graph();
+  known->spoilt = false;
+  captured = known;
+  return 0;
+}
+API Result cuStreamEndCapture(void* stream, void** graph) {
+  Lock lock(mutex);
+  const Result failed = counted("cuStreamEndCapture");
+  Stream* known = stream_of(stream);
+  if (known->recording == nullptr || captured != known) return 1;
+  captured = nullptr;
+  Graph* recorded = known->recording;
+  known->recording = nullptr;
+  *graph = nullptr;
+  if (failed != 0 || known->spoilt) {
+    delete recorded;
+    return failed != 0 ? failed : 901;
+  }
+  *graph = recorded;
+  return 0;
+}
+API Result cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long flags) {
+  ENTER("cuGraphInstantiate");
+  if (flags != 0) return 1;
+  auto* made = new Graph(*static_cast<Graph*>(graph));
+  executables[made] = 0;
+  *executable = made;
+  return 0;
+}
+API Result cuGraphDestroy(void* graph) {
+  Lock lock(mutex);
+  delete static_cast<Graph*>(graph);
+  return 0;
+}
+API Result cuGraphExecDestroy(void* executable) {
+  Lock lock(mutex);
+  auto* known = static_cast<Graph*>(executable);
+  if (executables.erase(known) == 0) return 1;
+  delete known;
+  return 0;
+}
+API Result cuGraphLaunch(void* executable, void* stream) {
+  ENTER("cuGraphLaunch");
+  auto* known = static_cast<Graph*>(executable);
+  const auto found = executables.find(known);
+  if (found == executables.end()) return 1;
+  ++found->second;
+  put(stream_of(stream), [known] {
+    if (executables.count(known) == 0) return 700;  // destroyed before it ran
+    for (const auto& work : known->work) {
+      if (const Result failed = work()) return failed;
+    }
+    return 0;
+  });
+  return 0;
 }
 API Result cuEventCreate(void** event, unsigned) {
   ENTER("cuEventCreate");
@@ -374,6 +472,7 @@ API Result cuEventCreate(void** event, unsigned) {
 }
 API Result cuEventRecord(void* event, void* stream) {
   ENTER("cuEventRecord");
+  if (spoils(stream_of(stream))) return 900;
   auto* known = static_cast<Event*>(event);
   known->stream = stream_of(stream);
   known->position = known->stream->issued;
@@ -405,6 +504,7 @@ API Result cuEventDestroy_v2(void* event) {
 // "FAKECUBN", the size, a shared library.
 API Result cuModuleLoadData(void** module, const void* image) {
   ENTER("cuModuleLoadData");
+  UNRECORDED
   const char* bytes = static_cast<const char*>(image);
   uint64_t size = 0;
   if (std::memcmp(bytes, "FAKECUBN", 8) != 0) return 209;
