@@ -317,6 +317,29 @@ ErrorPtr copy_within(int32_t device, void* to, const void* from, size_t bytes) {
   return copy_bytes(device, to, from, bytes, 2);
 }
 
+void* mirror_allocate(int32_t device, size_t bytes, bool* direct) {
+  Backend* backend = device_backend_of(device);
+  *direct = *direct && backend != nullptr && backend->has(offsetof(clika_backend, host_allocate), &clika_backend::host_allocate) &&
+            backend->has(offsetof(clika_backend, host_release), &clika_backend::host_release);
+  if (*direct) {
+    if (void* data = backend->table->host_allocate(device_index(device), bytes)) return data;
+    *direct = false;  // little of it may be left; ordinary memory serves
+  }
+  return host_allocator().allocate(bytes);
+}
+
+void mirror_release(int32_t device, void* data, size_t bytes, bool direct) {
+  if (direct) {
+    device_backend_of(device)->table->host_release(device_index(device), data, bytes);
+  } else {
+    host_allocator().release(data, bytes);
+  }
+}
+
+ErrorPtr mirror_send(int32_t device, void* to, const void* from, size_t bytes, bool direct) {
+  return copy_bytes(device, to, from, bytes, direct ? 3 : 0);
+}
+
 std::string device_text(int32_t device) {
   if (device < 256) return device < 0 ? "meta" : "cpu";
   const Backend* backend = backend_by_id(device_backend(device));

@@ -50,6 +50,11 @@ ErrorPtr synchronize_device(int32_t device);
 ErrorPtr copy_in(int32_t device, void* to, const void* from, size_t bytes);
 ErrorPtr copy_out(int32_t device, void* to, const void* from, size_t bytes);
 ErrorPtr copy_within(int32_t device, void* to, const void* from, size_t bytes);
+// Memory of the host whose bytes are sent to a device. `direct` asks for memory that the device reads by itself, and says
+// whether it is: such bytes stay as they are until the stream has passed the copy.
+void* mirror_allocate(int32_t device, size_t bytes, bool* direct);
+void mirror_release(int32_t device, void* data, size_t bytes, bool direct);
+ErrorPtr mirror_send(int32_t device, void* to, const void* from, size_t bytes, bool direct);
 // "no memory for N bytes on cuda:0 ..." with what the device and its pool hold.
 ErrorPtr out_of_memory(const std::string& operation, int64_t bytes, int32_t device);
 std::string device_text(int32_t device);

@@ -1,6 +1,6 @@
 # Declarations of the C++ core.
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 from libcpp cimport bool as cbool
 from libcpp.map cimport map as cpp_map
 from libcpp.memory cimport make_shared, shared_ptr, unique_ptr
@@ -8,7 +8,7 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 from cpython.object cimport PyObject
 from cpython.buffer cimport (
-    PyBUF_FORMAT, PyBUF_ND, PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release,
+    PyBUF_FORMAT, PyBUF_ND, PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release,
     PyObject_GetBuffer,
 )
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
@@ -182,6 +182,9 @@ cdef extern from "backend.hpp" namespace "clika" nogil:
     Backend* backend_by_id(int32_t)
     Backend* backend_by_name(string)
     Allocator& device_allocator(int32_t)
+    void* mirror_allocate(int32_t, size_t, cbool*)
+    void mirror_release(int32_t, void*, size_t, cbool)
+    ErrorPtr mirror_send(int32_t, void*, const void*, size_t, cbool)
     const clika_kernel* choose_kernel(const Backend&, string, const clika_value*, size_t,
                                       const clika_value*, size_t, string*)
     cdef cppclass Attrs:

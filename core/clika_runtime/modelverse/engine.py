@@ -7,6 +7,7 @@ class. By the numerics policy the class a step runs in never shows in its result
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from collections import OrderedDict
@@ -15,12 +16,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import clika_runtime as crt
-from clika_runtime.errors import InvalidArgumentError
+from clika_runtime.errors import ClikaRTError, InvalidArgumentError
 
 from .cache import CacheStep, KVCache, StepArrays
 from .knobs import MAX_BIASES, MAX_DRAFT
 from .sampling import GREEDY, Ahead, Choice, Sampling, TokenLogprob, look
-from .step_inputs import SamplingArrays, choose, mask_words, sampling_inputs
+from .step_inputs import (
+    SamplingArrays,
+    StepMemory,
+    choose,
+    mask_words,
+    sampling_inputs,
+    sampling_specs,
+    tensors_of,
+)
 
 __all__ = ["Engine", "Sampling", "Work"]
 
@@ -76,41 +85,41 @@ class PlanClass:
 
 
 class _Buffers:
-    """Host arrays of a decode step and the tensors over them, reused while the shapes stay."""
+    """The memory of decode steps, reused while their shapes stay."""
 
-    def __init__(self, batch: int, width: int, adjusts: bool, vocabulary: int) -> None:
+    def __init__(self, batch: int, width: int, adjusts: bool, vocabulary: int, device: Any) -> None:
         import numpy as np
 
-        self.sampling = SamplingArrays(batch, adjusts, vocabulary)
-        self.arrays = {
-            "tokens": np.zeros(batch, np.int32),
-            "positions": np.zeros(batch, np.int32),
-            "slots": np.zeros(batch, np.int32),
-            "block_table": np.zeros((batch, width), np.int32),
-            "cu_seqlens": np.arange(batch + 1, dtype=np.int32),
-            "kv_lens": np.zeros(batch, np.int32),
-        }
+        self.memory = StepMemory(
+            device,
+            [
+                ("tokens", "int32", (batch,)),
+                ("positions", "int32", (batch,)),
+                ("slots", "int32", (batch,)),
+                ("block_table", "int32", (batch, width)),
+                ("cu_seqlens", "int32", (batch + 1,)),
+                ("kv_lens", "int32", (batch,)),
+                *sampling_specs(batch, adjusts, vocabulary),
+            ],
+        )
+        self.sampling = SamplingArrays(batch, adjusts, vocabulary, self.memory)
         self.step: StepArrays | None = None  # whose block table stands in the array
-        self.tensors = {
-            name: crt.from_numpy(array)
-            for name, array in (*self.arrays.items(), *self.sampling.arrays.items())
-        }
+        self.memory.arrays["cu_seqlens"][:] = np.arange(batch + 1)
 
-    def set(self, work: Sequence[Work], step: StepArrays) -> None:
-        """The numbers of the next step."""
-        held = self.arrays
+    def set(self, work: Sequence[Work], step: StepArrays) -> dict[str, Any]:
+        """The inputs of the next step."""
+        held = self.memory.arrays
         held["tokens"][:] = [item.tokens[0] for item in work]
         held["positions"][:] = step.positions
         held["slots"][:] = step.slots
         held["kv_lens"][:] = step.kv_lens
         if self.step is not step:
-            held["block_table"][:] = step.block_table
+            # What stands behind the step's own width is not read.
+            held["block_table"][:, : step.block_table.shape[1]] = step.block_table
             self.step = step
-        sampling = self.sampling
-        sampling.set([(item.sampling or GREEDY, item.index, item.choice) for item in work])
-        for name in sampling.changed:
-            self.tensors[name] = crt.from_numpy(sampling.arrays[name])
-        sampling.changed.clear()
+        self.sampling.set([(item.sampling or GREEDY, item.index, item.choice) for item in work])
+        self.memory.send()
+        return self.memory.tensors
 
 
 class Engine:
@@ -296,19 +305,20 @@ class Engine:
             try:
                 return self._decode(work, arrays) if decode else self._mixed(work, arrays)
             except BaseException:
+                self._settle()
                 self.cache.rollback(arrays)
                 raise
 
     def _decode(self, work: Sequence[Work], arrays: StepArrays) -> list[int]:
         batch, width = arrays.block_table.shape
         adjusts, logprobs = _wishes(work)
-        buffers = self._decode_buffers(batch, width, adjusts)
-        buffers.set(work, arrays)
+        if self.device.type != "cpu":
+            # Fewer shapes, each of which is a graph of the device.
+            longest = self.cache.config.blocks_per_sequence
+            width = min(1 << (width - 1).bit_length(), longest)
+        inputs = self._decode_buffers(batch, width, adjusts).set(work, arrays)
         late = [row for row, item in enumerate(work) if item.late]
         plan = self.plan("decode", batch, batch, adjusts, logprobs, bool(late))
-        inputs = buffers.tensors
-        if self.device.type != "cpu":
-            inputs = {name: tensor.to(self.device) for name, tensor in inputs.items()}
         results = plan.run(inputs)
         logits = results.pop() if late else None
         # The read waits for the step, so the arrays may be written again after it.
@@ -448,16 +458,14 @@ class Engine:
 
     def _inputs(self, arrays: dict[str, Any]) -> dict[str, Any]:
         """Tensors of the engine's device over host arrays; on the CPU nothing is copied."""
-        tensors = {name: crt.from_numpy(array) for name, array in arrays.items()}
-        if self.device.type == "cpu":
-            return tensors
-        return {name: tensor.to(self.device) for name, tensor in tensors.items()}
+        return tensors_of(arrays, self.device)
 
     def _decode_buffers(self, batch: int, width: int, adjusts: bool) -> _Buffers:
         key = (batch, width, adjusts)
         found = self._buffers.get(key)
         if found is None:
-            found = self._buffers[key] = _Buffers(batch, width, adjusts, self.model.vocab_size)
+            found = _Buffers(batch, width, adjusts, self.model.vocab_size, self.device)
+            self._buffers[key] = found
             while len(self._buffers) > self.max_plans:
                 self._buffers.popitem(last=False)
         return found
@@ -480,6 +488,12 @@ class Engine:
         inputs.update(sampling.arrays)
         plan = self.plan("sample", len(arrays.positions), len(work), adjusts, logprobs)
         return _results(plan.run(self._inputs(inputs)), asked, adjusts, logprobs)
+
+    def _settle(self) -> None:
+        """Waits for what a failed step has left on the device, which may read the step's arrays."""
+        if self.device.type != "cpu":
+            with contextlib.suppress(ClikaRTError):
+                crt.synchronize(self.device)
 
     # ---- scoring
     def extend(

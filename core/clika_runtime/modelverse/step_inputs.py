@@ -1,18 +1,31 @@
 """The inputs of a step's plan: their names, dtypes and sizes, and host arrays that hold them.
 
 Arrays are kept between steps while their shapes stay: what changes from one token to the next is
-written into them."""
+written into them. They lie side by side, so that a device gets all of a step in one copy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import clika_runtime as crt
+from clika_runtime._native._core import Mirror
 
 from .sampling import GREEDY, Ahead, Choice, Sampling
 
-__all__ = ["SamplingArrays", "choose", "mask_words", "sampling_inputs"]
+__all__ = [
+    "SamplingArrays",
+    "StepMemory",
+    "choose",
+    "mask_words",
+    "sampling_inputs",
+    "sampling_specs",
+    "tensors_of",
+]
+
+# Arrays of a step begin on whole lines of caches and on what the widest loads of kernels ask for.
+ALIGNED = 256
 
 _Columns = dict[str, tuple[str, Callable[[Sampling], float]]]
 # What `sample` reads of every row, in its order.
@@ -97,23 +110,114 @@ def choose(of: dict[str, Any], logits: Any, adjusts: bool, logprobs: int | None)
     return results
 
 
-class SamplingArrays:
-    """The arrays of `sampling_inputs` for a number of rows.
+def _places(sizes: Sequence[int]) -> tuple[list[int], int]:
+    """Where stretches of these sizes in bytes begin beside each other, and the bytes of all."""
+    starts = []
+    stop = 0
+    for size in sizes:
+        starts.append(stop)
+        stop += -(-size // ALIGNED) * ALIGNED
+    return starts, stop
 
-    ``set`` takes what every row is to be chosen by; only what differs from the call before is
-    written. ``changed`` are the names of arrays that were replaced by larger ones since it was
-    emptied."""
 
-    def __init__(self, rows: int, adjusts: bool, vocabulary: int) -> None:
+def tensors_of(arrays: Mapping[str, Any], device: Any) -> dict[str, Any]:
+    """Tensors of a device over the contents of host arrays, which go there in one copy. On the CPU
+    they are tensors over the arrays themselves."""
+    import numpy as np
+
+    if device.type == "cpu":
+        return {name: crt.from_numpy(array) for name, array in arrays.items()}
+    starts, nbytes = _places([array.nbytes for array in arrays.values()])
+    # Ordinary memory: it may go as soon as the copy is issued.
+    mirror = Mirror(nbytes, device, direct=False)
+    block = np.frombuffer(mirror, np.uint8)
+    tensors = {}
+    for start, (name, array) in zip(starts, arrays.items(), strict=True):
+        block[start : start + array.nbytes].view(array.dtype)[:] = array.reshape(-1)
+        kind = crt.dtypes.by_name(array.dtype.name)
+        tensors[name] = mirror.tensor(start, array.shape, kind)
+    mirror.send()
+    return tensors
+
+
+class StepMemory:
+    """``arrays`` of the host by name, and the ``tensors`` that a plan reads them by.
+
+    On the CPU these are the same bytes. On a device they are a copy, which `send` renews: then the
+    arrays are left alone until a result of the step has been read. `grow` moves all of them."""
+
+    def __init__(self, device: Any, specs: Sequence[tuple[str, str, Sequence[int]]]) -> None:
+        self._device = device
+        self._specs = {name: (kind, tuple(shape)) for name, kind, shape in specs}
+        self._mirror: Mirror | None = None
+        self.arrays: dict[str, Any] = {}
+        self.tensors: dict[str, Any] = {}
+        self._lay_out()
+
+    def _lay_out(self) -> None:
         import numpy as np
 
+        nbytes = [
+            math.prod(shape) * np.dtype(kind).itemsize for kind, shape in self._specs.values()
+        ]
+        starts, total = _places(nbytes)
+        if self._device.type == "cpu":
+            block = np.zeros(total, np.uint8)
+        else:
+            self._mirror = Mirror(total, self._device)
+            block = np.frombuffer(self._mirror, np.uint8)
+        for start, size, (name, (kind, shape)) in zip(
+            starts, nbytes, self._specs.items(), strict=True
+        ):
+            array = block[start : start + size].view(kind).reshape(shape)
+            self.arrays[name] = array
+            if self._mirror is None:
+                self.tensors[name] = crt.from_numpy(array)
+            else:
+                self.tensors[name] = self._mirror.tensor(start, shape, crt.dtypes.by_name(kind))
+
+    def grow(self, name: str, size: int) -> None:
+        """Makes the array of one dim longer; the others keep their contents."""
+        kind, _ = self._specs[name]
+        self._specs[name] = (kind, (size,))
+        held = dict(self.arrays)
+        self._lay_out()
+        for other, array in held.items():
+            if other != name:
+                self.arrays[other][...] = array
+
+    def send(self) -> None:
+        """Brings the arrays to the device, in the order of the calls there."""
+        if self._mirror is not None:
+            self._mirror.send()
+
+
+def sampling_specs(
+    rows: int, adjusts: bool, vocabulary: int
+) -> list[tuple[str, str, tuple[int, ...]]]:
+    """`sampling_inputs` with the sizes that the arrays begin with."""
+    sizes = {"rows": rows, "history": 256, "biases": 16}
+    return [
+        (name, kind, tuple(sizes.get(dim, dim) for dim in dims))
+        for name, kind, dims in sampling_inputs(adjusts, vocabulary)
+    ]
+
+
+class SamplingArrays:
+    """The arrays of `sampling_inputs` for a number of rows, in the memory of a step that has them,
+    else in one of their own.
+
+    ``set`` takes what every row is to be chosen by; only what differs from the call before is
+    written."""
+
+    def __init__(
+        self, rows: int, adjusts: bool, vocabulary: int, memory: StepMemory | None = None
+    ) -> None:
+        if memory is None:
+            memory = StepMemory(crt.Device("cpu"), sampling_specs(rows, adjusts, vocabulary))
         self.adjusts = adjusts
-        sizes = {"rows": rows, "history": 256, "biases": 16}
-        self.arrays: dict[str, Any] = {
-            name: np.zeros([sizes.get(dim, dim) for dim in dims], kind)
-            for name, kind, dims in sampling_inputs(adjusts, vocabulary)
-        }
-        self.changed: list[str] = []
+        self.arrays = memory.arrays
+        self._memory = memory
         self._columns = {**_PLAIN, **(_ADJUSTING if adjusts else {})}
         self._rows: list[Sampling | None] = [None] * rows
         self._masked = [True] * rows  # zeros allow nothing
@@ -184,9 +288,5 @@ class SamplingArrays:
 
     def _room(self, name: str, size: int) -> None:
         """A larger array where one is too small: sizes are powers of 2, so they change seldom."""
-        import numpy as np
-
-        array = self.arrays[name]
-        if size > len(array):
-            self.arrays[name] = np.zeros(1 << (size - 1).bit_length(), array.dtype)
-            self.changed.append(name)
+        if size > len(self.arrays[name]):
+            self._memory.grow(name, 1 << (size - 1).bit_length())
