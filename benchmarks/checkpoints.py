@@ -13,7 +13,7 @@ from typing import Any
 _CHUNK = 1 << 24  # weights that are made at a time
 
 # Random blocks: where the float16 scales of a block stand, and those of minima.
-_SCALES: Mapping[str, tuple[int, ...]] = {
+SCALES: Mapping[str, tuple[int, ...]] = {
     "Q4_0": (0,),
     "Q8_0": (0,),
     "Q4_K": (0, 2),
@@ -21,9 +21,9 @@ _SCALES: Mapping[str, tuple[int, ...]] = {
     "Q6_K": (208,),
     "IQ4_XS": (0,),
 }
-BLOCK_TYPES = tuple(_SCALES)
+BLOCK_TYPES = tuple(SCALES)
 # A minimum that puts the middle of 4- and 5-bit codes near zero, as a part of the scale.
-_MINIMUM = {"Q4_K": 7.5, "Q5_K": 15.5}
+MINIMUM = {"Q4_K": 7.5, "Q5_K": 15.5}
 
 
 @dataclass(frozen=True)
@@ -232,8 +232,8 @@ def random_blocks(kind: str, rows: int, columns: int, random: Any) -> Any:
 
     def codes(count: int, scale: float) -> Any:
         data = random.integers(0, 256, (count, nbytes), np.uint8)
-        for place, at in enumerate(_SCALES[kind]):
-            value = np.float16(scale * _MINIMUM[kind] if place else scale)
+        for place, at in enumerate(SCALES[kind]):
+            value = np.float16(scale * MINIMUM[kind] if place else scale)
             data[:, at : at + 2] = np.frombuffer(value.tobytes(), np.uint8)
         return data
 
