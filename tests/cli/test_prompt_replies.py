@@ -10,6 +10,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from clika_runtime.errors import InvalidArgumentError
+from clika_runtime.modelverse import constraints, generation, preview
 from tests.cli.harness import call
 from tests.cli.test_documents import validated
 from tests.cli.tiny import COUNTING, REPLY, TEMPLATE, write_model
@@ -123,9 +125,6 @@ def test_what_a_model_cannot_do(folder: Path, files: Path, tmp_path: Path) -> No
     result = call(base, "prompt", "hi", "--tools", files / "tools.json")
     assert (result.status, result.out) == (3, "")
     assert "--tools needs a chat template" in result.err
-    result = call(folder, "prompt", "hi", "--regex", "(a")
-    assert (result.status, result.out) == (1, "")
-    assert "this regex cannot be compiled" in result.err
 
 
 @pytest.mark.parametrize(
@@ -136,6 +135,12 @@ def test_what_a_model_cannot_do(folder: Path, files: Path, tmp_path: Path) -> No
         (("--choice", "a", "--choice", ""), "--choice needs a text"),
         (("--json-schema", "absent"), "--json-schema: absent: No such file"),
         (("--json-schema", "bad.json"), "the schema is no JSON"),
+        (
+            ("--json-schema", "not.json"),
+            "--json-schema: this json schema cannot be compiled: Unimpl",
+        ),
+        (("--regex", "(a"), "--regex: this regex cannot be compiled:"),
+        (("--grammar", "bad.lark"), "--grammar: this lark cannot be compiled:"),
         (("--json-schema", "."), "--json-schema: .: Is a directory"),
         (("--grammar", "latin"), "--grammar: latin is no UTF-8 text"),
         (("--tools", "bad.json"), "tools: no valid JSON"),
@@ -153,6 +158,55 @@ def test_wrong_flags_are_refused_before_anything_is_loaded(
     files: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], message: str
 ) -> None:
     monkeypatch.chdir(files)
+    (files / "not.json").write_text('{"not": {}}')
+    (files / "bad.lark").write_text("start: other")
     result = call("absent.gguf", "prompt", "hi", *words)
     assert (result.status, result.out) == (2, "")
     assert message in result.err
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (("--grammar", "special"), 1, "constraint: this lark cannot be compiled: "),
+        (("--session", "talk"), 3, "--session needs a chat template"),
+        (("--assistant-model", "other"), 1, "an assistant needs the tokenizer of the model"),
+    ],
+)
+def test_what_the_tokenizer_refuses_is_refused_before_weights_are_read(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    status: int,
+    message: str,
+) -> None:
+    from tests.unit.modelverse.models import write_model as write_other
+
+    def load(*given: object) -> None:
+        raise AssertionError("weights are read")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(generation, "load_model", load)
+    write_other(tmp_path / "other")
+    (tmp_path / "special").write_text("start: <|no_such_token|>")
+    base = write_model(tmp_path / "base", COUNTING, template=None)
+    result = call(base, "prompt", "hi", *words)
+    assert (result.status, result.out) == (status, "")
+    assert message in result.err
+    assert "weights are read" in call(base, "prompt", "hi", "--regex", "a").err
+
+
+def test_a_constraint_is_compiled_once(folder: Path) -> None:
+    seen = preview.preview(folder)
+    compiled = seen.constraint({"regex": "[ab]{4}"})
+    assert seen.constraint(None) is None
+    model = generation.load_generative(seen, max_seq=64)
+    assert (model.tokenizer, model.loaded.config) == (seen.tokenizer, seen.config)
+    assert model.loaded.model.vocab_size == seen.vocab_size
+    spec = constraints.ConstraintSpec.regex("[ab]{4}")
+    ends = seen.tokenizer.stop_ids.union(seen.defaults.stop_ids)
+    found = constraints.compile_constraint(seen.tokenizer, spec, seen.vocab_size, ends)
+    assert found is compiled
+    assert re.fullmatch("[ab]{4}", model.generate("x", constraint=spec))
+    with pytest.raises(InvalidArgumentError, match="unknown option 'tokenizer'"):
+        generation.load_generative(seen, tokenizer="other.json")

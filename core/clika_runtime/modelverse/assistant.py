@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .generation import GenerativeModel
     from .scheduler import Request
 
-__all__ = ["Assistant", "check_assistant"]
+__all__ = ["Assistant", "check_assistant", "check_tokens"]
 
 # New tokens of a text that are fed together with those of others.
 LONG = 16
@@ -27,16 +27,25 @@ FEW = 2
 
 
 def check_assistant(model: GenerativeModel, assistant: Any) -> None:
-    """Raises unless ``assistant`` is a model over the same tokens as ``model``: ids that mean
-    another text would make drafts that are never right."""
+    """Raises unless ``assistant`` is a model over the same tokens as ``model``."""
     if not hasattr(assistant, "tokenizer") or not hasattr(assistant, "engine"):
         raise InvalidArgumentError(
             f"assistant_model: a loaded model is needed, got {type(assistant).__name__}"
         )
-    ours, theirs = model.tokenizer, assistant.tokenizer
+    check_tokens(
+        model.tokenizer,
+        model.loaded.model.vocab_size,
+        assistant.tokenizer,
+        assistant.loaded.model.vocab_size,
+    )
+
+
+def check_tokens(ours: Any, our_size: int, theirs: Any, their_size: int) -> None:
+    """Raises unless two tokenizers have the same tokens, as far as both models have logits (their
+    counts are the sizes): ids that mean another text would make drafts that are never right."""
     if ours is theirs:
         return
-    shared = min(model.loaded.model.vocab_size, assistant.loaded.model.vocab_size)
+    shared = min(our_size, their_size)
     if ours.vocab_size != theirs.vocab_size:
         raise InvalidArgumentError(
             f"assistant_model: its tokenizer has {theirs.vocab_size} tokens, the model's has "

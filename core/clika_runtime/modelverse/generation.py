@@ -23,10 +23,11 @@ from .assistant import Assistant, check_assistant
 from .cache import CacheConfig, KVCache
 from .embeddings import Embedder
 from .engine import Engine
-from .generation_config import GenerationConfig, read_defaults
-from .loader import Checkpoint, LoadedModel, LoadOptions, load_model
+from .generation_config import GenerationConfig
+from .loader import LoadedModel, LoadOptions, load_model
 from .messages import readable
 from .prefixes import PrefixStore
+from .preview import Preview, constraint_for, preview
 from .sampling import Choice, LogitsMask
 from .scheduler import Request, Scheduler
 from .scoring import TextScore, log_probabilities, score_text
@@ -371,12 +372,8 @@ class GenerativeModel:
             return mask
         if mask is not None:
             raise InvalidArgumentError("generate: constraint and mask exclude each other")
-        from .constraints import compile_constraint
-
-        # What ends the checkpoint's replies, or a text of its tokenizer, ends this one.
         size = self.loaded.model.vocab_size
-        ends = self.tokenizer.stop_ids.union(self._defaults.stop_ids)
-        return compile_constraint(self.tokenizer, spec, size, ends).start()
+        return constraint_for(self.tokenizer, spec, size, self._defaults).start()
 
     def _truncated(self, ids: Sequence[int], reply: int) -> tuple[Sequence[int], list[str]]:
         """The end of a prompt that leaves room for the reply (at least half of the window for the
@@ -500,26 +497,26 @@ def _drain(stream: TextStream) -> GenerationReport:
 def load_generative(
     source: Any, options: LoadOptions | None = None, **more: Any
 ) -> GenerativeModel:
-    """Loads a model that generates text: a directory, a GGUF file, or what ``sources.resolve``
-    returned.
+    """Loads a model that generates text: a directory, a GGUF file, what ``sources.resolve``
+    returned, or a ``Preview`` of one (`preview`).
 
     Options are those of ``LoadOptions``, as an object or as keywords; ``tokenizer`` names another
-    tokenizer's file.
+    tokenizer's file. Without ``max_seq`` the context window is the checkpoint's whole one.
 
         model = load_generative("model.gguf", max_seq=4096, device="auto")
     """
-    tokenizer_path = more.pop("tokenizer", None)
-    options = load_options(options or LoadOptions(), more)
-    return fit.on_a_place(options, lambda placed: _load_generative(source, placed, tokenizer_path))
-
-
-def _load_generative(source: Any, options: LoadOptions, tokenizer_path: Any) -> GenerativeModel:
     started = time.perf_counter()
-    loaded = load_model(source, options)
-    tokenizer = _load_tokenizer(loaded.checkpoint, tokenizer_path)
-    defaults = read_defaults(loaded.checkpoint, loaded.config)
-    loaded.report["load_seconds"] = time.perf_counter() - started
-    return GenerativeModel(loaded, tokenizer, defaults)
+    seen = source if isinstance(source, Preview) else None
+    tokenizer = more.pop("tokenizer", None) if seen is None else None
+    options = load_options(options or LoadOptions(), more)
+    found = seen or preview(source, tokenizer)
+
+    def load(placed: LoadOptions) -> GenerativeModel:
+        loaded = load_model(found.checkpoint, placed, found.family)
+        loaded.report["load_seconds"] = time.perf_counter() - started
+        return GenerativeModel(loaded, found.tokenizer, found.defaults)
+
+    return fit.on_a_place(options, load)
 
 
 def load_options(options: LoadOptions, more: Mapping[str, Any]) -> LoadOptions:
@@ -531,14 +528,3 @@ def load_options(options: LoadOptions, more: Mapping[str, Any]) -> LoadOptions:
                 f"load_generative: unknown option '{name}'; it has {', '.join(sorted(known))}"
             )
     return replace(options, **more)
-
-
-def _load_tokenizer(checkpoint: Checkpoint, path: Any) -> Any:
-    from clika_runtime.tokenizer import Tokenizer
-
-    if path is not None:
-        return Tokenizer.from_file(path)
-    if checkpoint.kind == "gguf":
-        # The file's own tokenizer wins over files beside it.
-        return Tokenizer.from_gguf(checkpoint.file)
-    return Tokenizer.from_huggingface(checkpoint.folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import ClikaRTError, InternalError, InvalidArgumentError
 from .. import catalog
@@ -13,6 +13,9 @@ from ..knobs import CACHE_DTYPES, COMPUTE_DTYPES
 from ..sources import ResolvedSource
 from .arguments import MAX_SEQ, Parser, number
 from .stages import check_file
+
+if TYPE_CHECKING:
+    from ..preview import Preview
 
 __all__ = [
     "adapter_options",
@@ -145,8 +148,10 @@ def load(
     *,
     max_sequences: int = 1,
     prefix_cache: bool = True,
+    seen: Preview | None = None,
 ) -> Any:
-    """Loads the model on the device named, or the first that takes it; says what was loaded."""
+    """Loads the model on the device named, or the first that takes it; says what was loaded.
+    ``seen`` is what was read of it already."""
     from ..generation import load_generative
 
     options: dict[str, Any] = {
@@ -159,7 +164,7 @@ def load(
         **adapter_options(given),
         **{name: given[name] for name in ("dtype", "kvcache", "prefill_chunk") if name in given},
     }
-    model = load_generative(source, **options)
+    model = load_generative(seen or source, **options)
     _log_licenses(source, identity, model.loaded.checkpoint)
     warn_of_window(given, model.window)
     return model

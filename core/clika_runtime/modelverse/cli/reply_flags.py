@@ -5,13 +5,23 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...errors import ClikaRTError
+from ...errors import InvalidArgumentError
 from ..sources import human_size
 from .arguments import Parser
 
-__all__ = ["add_arguments", "call_line", "calls_of", "check_arguments", "options_of"]
+if TYPE_CHECKING:
+    from ..preview import Preview
+
+__all__ = [
+    "add_arguments",
+    "call_line",
+    "calls_of",
+    "check_arguments",
+    "check_preview",
+    "options_of",
+]
 
 _MAX_FILE = 64 << 20
 #: The flags that restrict a reply, and the kind of constraint that each makes.
@@ -88,16 +98,19 @@ def check_arguments(given: dict[str, Any], parser: Parser, is_text: Any) -> None
     for name in ("json_schema", "grammar", "tools"):
         if name in given:
             given[name] = _read(given[name], f"--{name.replace('_', '-')}", parser)
-    try:
-        if flags:
+    if flags:
+        try:
             given["constraint"] = _spec(flags[0], given[flags[0]])
-        if "tools" in given:
-            from ..tools import read_tools
+        except InvalidArgumentError as error:
+            parser.error(f"{named[0]}: {str(error).removeprefix('constraint: ')}")
+    if "tools" in given:
+        from ..tools import read_tools
 
+        try:
             names = [tool.name for tool in read_tools(given["tools"])]
-            _check_choice(given.get("tool_choice", "auto"), names, parser)
-    except ClikaRTError as error:
-        parser.error(str(error))
+        except InvalidArgumentError as error:
+            parser.error(str(error))
+        _check_choice(given.get("tool_choice", "auto"), names, parser)
 
 
 def _check_choice(choice: str, names: list[str], parser: Parser) -> None:
@@ -111,11 +124,15 @@ def _check_choice(choice: str, names: list[str], parser: Parser) -> None:
 
 
 def _spec(name: str, value: Any) -> Any:
-    from ..constraints import ConstraintSpec
+    """The constraint that a flag says, checked as far as that needs no tokenizer."""
+    from ..constraints import ConstraintSpec, check_constraint
 
     if name == "json_object":
         return ConstraintSpec.json_object()
-    return ConstraintSpec.read({_KINDS[name]: value})
+    spec = ConstraintSpec.read({_KINDS[name]: value})
+    if spec is not None:
+        check_constraint(spec)
+    return spec
 
 
 def _read(path: str, flag: str, parser: Parser) -> str:
@@ -129,6 +146,11 @@ def _read(path: str, flag: str, parser: Parser) -> str:
         parser.error(f"{flag}: {path}: {error.strerror or error}")
     except (UnicodeDecodeError, ValueError) as error:
         parser.error(f"{flag}: {path} is no UTF-8 text: {error}")
+
+
+def check_preview(given: dict[str, Any], seen: Preview) -> None:
+    """Compiles the constraint for the model's tokens, before its weights are read."""
+    seen.constraint(given.get("constraint"))
 
 
 def options_of(given: dict[str, Any]) -> dict[str, Any]:

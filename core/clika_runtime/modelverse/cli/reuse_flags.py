@@ -5,17 +5,21 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..knobs import WHOLE
 from . import resolve_source
 from .arguments import Parser, UsageError, number
 from .files import check_target
 
+if TYPE_CHECKING:
+    from ..preview import Preview
+
 __all__ = [
     "add_arguments",
     "assistant_options",
     "check_arguments",
+    "check_preview",
     "conversation",
     "drafts_of",
     "find_assistant",
@@ -67,6 +71,17 @@ def find_assistant(given: dict[str, Any]) -> None:
         given["assistant_model"] = resolve_source(
             given["assistant_model"], argparse.Namespace(**given)
         )
+
+
+def check_preview(given: dict[str, Any], seen: Preview) -> None:
+    """Refuses a smaller model of other tokens, before weights are read; what was read of it takes
+    the place of its files."""
+    if "assistant_model" in given:
+        from ..preview import preview
+
+        assistant = preview(given["assistant_model"])
+        seen.check_assistant(assistant)
+        given["assistant_model"] = assistant
 
 
 def assistant_options(given: dict[str, Any], model: Any) -> dict[str, Any]:

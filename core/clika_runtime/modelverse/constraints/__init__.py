@@ -15,12 +15,14 @@ compiled (``pip install 'clika-runtime[constrain]'``).
 from __future__ import annotations
 
 from .constraint import Constraint, ConstraintState, compile_constraint, fill_masks, mask_words
+from .library import check_constraint
 from .spec import ConstraintSpec
 
 __all__ = [
     "Constraint",
     "ConstraintSpec",
     "ConstraintState",
+    "check_constraint",
     "compile_constraint",
     "fill_masks",
     "mask_words",

@@ -15,7 +15,7 @@ from clika_runtime.tokenizer import Tokenizer
 
 from .spec import ConstraintSpec
 
-__all__ = ["Vocabulary", "compile_grammar", "library"]
+__all__ = ["Vocabulary", "check_constraint", "compile_grammar", "library"]
 
 #: White space within JSON: a space, or a line break with its indentation.
 _SPACE = r"( |\n[ \t]{0,24})?"
@@ -198,15 +198,38 @@ def _encoder(
     return encode
 
 
+def check_constraint(spec: ConstraintSpec) -> None:
+    """`InvalidArgumentError` for a constraint that no tokenizer can be compiled for: keywords of a
+    schema that are not served, an expression or a grammar that is none.
+
+    What depends on the tokens, and the bounds of compiling, are checked when it is compiled.
+
+    >>> check_constraint(ConstraintSpec.regex("[0-9"))  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    InvalidArgumentError: constraint: this regex cannot be compiled: ... unclosed character class
+    """
+    lib, grammar = library(), _checked_grammar(spec)
+    found: list[tuple[bool, list[str]]] = []
+    # A token that the grammar names is a warning, as there are none.
+    _run_deep(lambda: found.append(lib.LLMatcher.validate_grammar_with_warnings(grammar)))
+    failed, reasons = found[0] if found else (True, ["it cannot be compiled"])
+    if failed:
+        raise _refused(spec, "; ".join(reasons))
+
+
+def _checked_grammar(spec: ConstraintSpec) -> str:
+    _check_size(spec)
+    try:
+        return _grammar(library(), spec)
+    except (ValueError, RecursionError) as error:
+        raise _refused(spec, str(error)) from error
+
+
 def compile_grammar(vocabulary: Vocabulary, spec: ConstraintSpec) -> Any:
     """The library's matcher at the start of a text. `InvalidArgumentError` says why a constraint
     cannot be compiled."""
     lib = library()
-    _check_size(spec)
-    try:
-        grammar = _grammar(lib, spec)
-    except (ValueError, RecursionError) as error:
-        raise _refused(spec, str(error)) from error
+    grammar = _checked_grammar(spec)
     made: list[Any] = []
     native = vocabulary.sliced(_slices(lib, spec))
 
