@@ -273,7 +273,7 @@ def test_wrong_flags_are_refused_before_anything_is_loaded(words, message, tmp_p
 def test_a_mistyped_flag_is_told_the_one_that_is_meant(tmp_path):
     result = call(tmp_path / "absent.gguf", "prompt", "hi", "--temprature", "0.5")
     assert (
-        "unrecognized arguments: --temprature 0.5; did you mean --temperature? (see" in result.err
+        "unrecognized arguments: --temprature 0.5; did you mean '--temperature'? (see" in result.err
     )
     assert "did you mean" not in call(tmp_path / "absent.gguf", "prompt", "hi", "--qqqq").err
 
@@ -513,10 +513,32 @@ def test_a_reader_that_goes_away_ends_the_run_quietly(tmp_path):
 
 
 def test_a_mistyped_command_of_a_model(folder):
-    result = call(folder, "promt", "hi")
-    assert result.status == 3
-    assert "provides no promt (it provides: prompt" in result.err
-    assert "did you mean 'prompt'?" in result.err
+    for words in ((folder, "promt", "hi"), ("absent.gguf", "-v", "prmpt", "hi", "--greedy")):
+        result = call(*words)
+        assert (result.status, result.out) == (2, "")
+        assert "is no command of a model; the commands: prompt, bench, " in result.err
+        assert "did you mean 'prompt'?" in result.err
+    result = call(folder, "frobnicate")
+    assert (result.status, "did you mean" in result.err) == (2, False)
+    for verb in ("transcribe", "mm_bench", "chat"):  # of models of another kind
+        assert call(folder, verb, "hi").status == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("prompt", "hi", "--greedyy"), "arguments: --greedyy; did you mean '--greedy'?"),
+        (("prompt", "hi", "--temprature=0.5"), "did you mean '--temperature'?"),
+        (("prompt", "hi", "-greedy"), "did you mean '--greedy'?"),
+        (("score", "x.txt", "--max_seq", "5"), "did you mean '--max-seq'?"),
+        (("--ofline", "prompt", "hi"), "did you mean '--offline'?"),
+        (("--weigths=Q6_K", "prompt", "hi"), "did you mean '--weights'?"),
+    ],
+)
+def test_a_mistyped_option_of_a_models_command(folder, words, message):
+    result = call(folder, *words)
+    assert (result.status, result.out) == (2, "")
+    assert message in result.err
 
 
 # ---------------------------------------------------------------- every knob is a flag

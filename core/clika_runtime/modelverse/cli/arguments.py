@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-__all__ = ["MAX_SEQ", "PROGRAM", "Parser", "UsageError", "add_common", "split"]
+__all__ = ["MAX_SEQ", "PROGRAM", "Parser", "UsageError", "add_common", "meant", "split"]
 
 PROGRAM = "clikart-cli"
 #: The context window of a command that is given none: the checkpoint's, at most this.
@@ -20,6 +20,16 @@ MAX_SEQ = 4096
 _VALUED = ("--cache-dir", "--weights", "--template")
 _PLAIN = ("-v", "--verbose", "-q", "--quiet", "--no-color", "--offline")
 _OWN = ("-h", "--help", "--version")
+
+
+def meant(words: Iterable[str], known: Iterable[str]) -> str:
+    """The end of a message about unknown words: the known ones that they are close to."""
+    import difflib
+
+    names = list(known)
+    close = [match for word in words for match in difflib.get_close_matches(word, names, 1)]
+    found = " and ".join(f"'{match}'" for match in dict.fromkeys(close))
+    return f"; did you mean {found}?" if found else ""
 
 
 class UsageError(Exception):
@@ -65,12 +75,8 @@ class Parser(argparse.ArgumentParser):
 
     def _meant(self, words: Sequence[str]) -> str:
         """The flags that unknown ones are close to."""
-        import difflib
-
-        flags = [word.partition("=")[0] for word in words if word.startswith("--")]
-        close = [difflib.get_close_matches(flag, self._option_string_actions, 1) for flag in flags]
-        found = [match[0] for match in close if match]
-        return f"; did you mean {' and '.join(found)}?" if found else ""
+        flags = [word.partition("=")[0] for word in words if word.startswith("-")]
+        return meant(flags, self._option_string_actions)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
@@ -140,6 +146,7 @@ def split(argv: Sequence[str]) -> tuple[list[str], str | None, list[str]]:
         else:
             raise UsageError(
                 f"unknown flag {token} before the command; the flags of a command stand after it"
+                f"{meant([name], (*_VALUED, *_PLAIN, *_OWN))}"
             )
         position += 1
     if position == len(argv):

@@ -13,7 +13,7 @@ from .. import catalog
 from ..sources import ResolvedSource, place
 from ..sources.reference import Reference
 from . import EXIT_OK, ROOT_VERBS, configure, resolve_source, usage_errors
-from .arguments import PROGRAM, Parser, UsageError, add_common, split
+from .arguments import PROGRAM, Parser, UsageError, add_common, meant, split
 
 __all__ = ["run_source"]
 
@@ -48,8 +48,14 @@ def run_source(word: str, rest: list[str], options: Any) -> int:
     else:
         options, _ = common.parse_known_args(arguments, namespace=options)
     configure(options, parser or common)
-    if verb is None and not wants_help and _is_no_source(word):
+    mistyped = verb is not None and not catalog.is_verb(verb)
+    if (verb is None or mistyped) and not wants_help and _is_no_source(word):
         raise UsageError(_unknown_word(word))
+    if verb is not None and mistyped and not wants_help:
+        raise UsageError(
+            f"'{verb}' is no command of a model; the commands: {', '.join(catalog.VERBS)}"
+            f"{meant([verb], catalog.VERBS)} (see {PROGRAM} {word} --help)"
+        )
     try:
         identity, bring = _identified(word, options)
     except NotFoundError as error:
@@ -73,7 +79,7 @@ def run_source(word: str, rest: list[str], options: Any) -> int:
     if verb not in verbs or command is None:
         raise UnsupportedError(
             f"family '{family}' ({identity.modalities}) provides no {verb} "
-            f"(it provides: {', '.join(verbs)}){_meant(verb, verbs)}"
+            f"(it provides: {', '.join(verbs)}){_conversation(verb, verbs)}"
         )
     status: int = command.run(bring(), identity, options)
     return status
@@ -125,17 +131,14 @@ def _unknown_word(word: str) -> str:
         )
     return (
         f"'{word}' is neither a command ({', '.join(ROOT_VERBS)}) nor a file or directory"
-        f"{_meant(word, ROOT_VERBS)}"
+        f"{meant([word], ROOT_VERBS)}"
     )
 
 
-def _meant(word: str, verbs: Iterable[str]) -> str:
-    import difflib
-
-    if word in _CONVERSING and "prompt" in verbs:
+def _conversation(verb: str, verbs: Iterable[str]) -> str:
+    if verb in _CONVERSING and "prompt" in verbs:
         return f"; a conversation is {PROGRAM} SOURCE prompt MESSAGE --session FILE"
-    close = difflib.get_close_matches(word, list(verbs), 1)
-    return f"; did you mean '{close[0]}'?" if close else ""
+    return ""
 
 
 def _help(word: str, identity: catalog.Identity, verbs: tuple[str, ...], parser: Parser) -> str:
