@@ -63,7 +63,19 @@ def _command(name: str, summary: str, command: Any, known: set[str], before: str
     words = [w for a in own if not a.option_strings for w in _positional(a)]
     usage = " ".join(["clikart-cli", f"{before}{name}", *words])
     table = _table(own, getattr(command, "DEFAULTS", {}))
+    columns = "".join(f"| `{name}` | {_text(text)} |\n" for name, text in _columns(command))
+    if columns:
+        table += f"\n| column | meaning |\n| --- | --- |\n{columns}"
     return f"\n### `{usage}`\n\n{_sentence(summary)}\n{table}"
+
+
+def _columns(command: Any) -> Iterable[tuple[str, str]]:
+    """The columns of the table that a command prints, where it says what they mean."""
+    return getattr(command, "COLUMNS", {}).items()
+
+
+def _text(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _positional(action: argparse.Action) -> list[str]:
@@ -80,7 +92,7 @@ def _table(actions: Iterable[argparse.Action], defaults: dict[str, Any]) -> str:
         if action.option_strings and action.nargs != 0:
             choices = "\\|".join(map(str, action.choices)) if action.choices else ""
             value = f" `{choices or action.metavar}`"
-        text = (action.help or "").replace("|", "\\|")
+        text = _text(action.help or "")
         default = defaults.get(action.dest)
         if default is not None and "default" not in text:
             text += f" (default: {default})"

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -265,3 +266,18 @@ def test_refusals_come_before_the_load(tmp_path, monkeypatch, words, message):
     assert result.status != 0
     assert "Traceback" not in result.err
     assert message in result.err
+
+
+def test_the_columns_are_explained(counter):
+    text = call(counter, "bench", "--help").out
+    assert "default: the longest cell" in text
+    legend = text[text.index("columns of the table") :]
+    entries = re.findall(r"^  (\w+)  +\S", legend, re.MULTILINE)
+    result = call(
+        counter, "bench", "--isl", "4", "--osl", "2", "--concurrency", "1", "--warmup", "0"
+    )
+    assert entries == result.lines()[0].split(",")
+    assert max(map(len, text.splitlines())) <= 100
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "command-line.md").read_text()
+    for name in entries:
+        assert f"| `{name}` | " in page

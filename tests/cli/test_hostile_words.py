@@ -242,9 +242,7 @@ def test_a_vocabulary_that_is_no_list(home: Path, key: str, kind: int, value: by
     path = home / "model.gguf"
     path.write_bytes(head + bytes(-len(head) % 32) + data[reader.data_offset :])
     for words in (("check", path), (path, "prompt", "0")):
-        assert re.search(
-            rf"tokenizer\.ggml\.{key}'? must be an array", checked(call(*words), 1).err
-        )
+        assert f"tokenizer.ggml.{key} must be" in checked(call(*words), 1).err
     checked(call("info", path, "--json"), 0, 1)
 
 

@@ -169,7 +169,6 @@ def test_wrong_flags_are_refused_before_anything_is_loaded(
     ("words", "status", "message"),
     [
         (("--grammar", "special"), 1, "constraint: this lark cannot be compiled: "),
-        (("--session", "talk"), 3, "--session needs a chat template"),
         (("--assistant-model", "other"), 1, "an assistant needs the tokenizer of the model"),
     ],
 )

@@ -57,7 +57,8 @@ class AutoModelForCausalLM(_Door):
         and returns it.
 
         ``offline`` forbids to fetch anything. Further options are those of ``LoadOptions``
-        (``dtype``, ``max_seq``, ``mode``, ...).
+        (``dtype``, ``max_seq``, ``mode``, ...). Without ``max_seq`` the context window is the
+        checkpoint's whole one; the command line takes at most 4096 tokens of it.
 
             model = AutoModelForCausalLM.from_pretrained("model.gguf", max_seq=4096)
             print(model.generate("Once upon a time,", max_new_tokens=32))

@@ -12,16 +12,17 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import clika_runtime as crt
 
 from ..errors import ClikaRTError
+from .bench_rows import Row
 from .engine import Sampling, Work
 from .scheduler import Request, Scheduler
 
-__all__ = ["COLUMNS", "Cell", "Protocol", "Row", "forward_once", "measure", "read_bandwidth"]
+__all__ = ["Cell", "Protocol", "forward_once", "measure", "read_bandwidth"]
 
 _READ = 256 << 20  # bytes of the buffer that stands for large weights
 
@@ -57,46 +58,6 @@ class Protocol:
                 "prompts=cold (a fresh prompt every iteration; prefill_tok_s prices prompt ingest)"
             )
         return f"{text}; no parking: its column is empty"
-
-
-@dataclass(slots=True)
-class Row:
-    """One row of the report; None is an empty field.
-
-    Times are in milliseconds: ``first_call_ms`` the whole first pass, ``ttft_ms`` from submission
-    to a session's first token (mean), ``itl_*`` gaps between tokens in steps without prompts,
-    ``prefill_chunk_*`` steps of prompts that took several (0: none did). Rates are tokens per
-    second: ``prefill_tok_s`` isl by ttft, ``decode_tok_s`` of all sessions together in steps
-    without prompts. ``speedup_vs_c1`` compares it with one session of the same cell,
-    ``batching_efficiency`` is that by the sessions. ``admitted_tok`` counts tokens of a pass's
-    prompts that the prefix cache takes: whole units of 16 of what is before the last token; it is
-    empty without the cache."""
-
-    isl: int
-    osl: int
-    concurrency: int
-    first_call_ms: float | None = None
-    ttft_ms: float | None = None
-    prefill_tok_s: float | None = None
-    itl_p50_ms: float | None = None
-    itl_p99_ms: float | None = None
-    prefill_chunk_ms_p50: float | None = None
-    prefill_chunk_ms_max: float | None = None
-    decode_tok_s: float | None = None
-    speedup_vs_c1: float | None = None
-    batching_efficiency: float | None = None
-    admitted_tok: int | None = None
-    retires: int | None = None
-    peak_active_bytes: int | None = None
-    num_allocs: int | None = None
-    num_inflight_park_waits: int | None = None
-    status: str = "ok"
-    reason: str = ""
-    notes: str = ""
-
-
-#: The names of a row's fields, in the order of the report.
-COLUMNS = tuple(item.name for item in fields(Row))
 
 
 @dataclass(slots=True)

@@ -60,7 +60,8 @@ def check(
     """The budget of a model on every device of this machine, then on each assumed one.
 
     No weights are read or fetched: configuration, headers and the sizes of tensors say all.
-    ``max_seq`` is the sequence length judged (0: the checkpoint's whole window), ``assume`` further
+    ``max_seq`` is the sequence length judged (0: the checkpoint's whole window, where the command
+    ``check`` takes at most 4096 of it), ``assume`` further
     devices as ``"name=8G"``; ``options`` are those of the load, ``weights`` selects a weight
     option. Refused like a load: a family that is not installed, tensors that do not match the
     configuration."""

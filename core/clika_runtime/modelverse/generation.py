@@ -501,20 +501,23 @@ def load_generative(
     returned, or a ``Preview`` of one (`preview`).
 
     Options are those of ``LoadOptions``, as an object or as keywords; ``tokenizer`` names another
-    tokenizer's file. Without ``max_seq`` the context window is the checkpoint's whole one.
+    tokenizer's file. Without ``max_seq`` the context window is the checkpoint's whole one; the
+    command line takes at most 4096 tokens of it.
 
         model = load_generative("model.gguf", max_seq=4096, device="auto")
     """
     started = time.perf_counter()
     seen = source if isinstance(source, Preview) else None
-    tokenizer = more.pop("tokenizer", None) if seen is None else None
+    tokenizer_path = more.pop("tokenizer", None) if seen is None else None
     options = load_options(options or LoadOptions(), more)
-    found = seen or preview(source, tokenizer)
+    found = seen or preview(source, tokenizer_path)
 
     def load(placed: LoadOptions) -> GenerativeModel:
         loaded = load_model(found.checkpoint, placed, found.family)
+        # Not before: the memory law counts on the room that packing leaves.
+        tokenizer = found.tokenizer
         loaded.report["load_seconds"] = time.perf_counter() - started
-        return GenerativeModel(loaded, found.tokenizer, found.defaults)
+        return GenerativeModel(loaded, tokenizer, found.defaults)
 
     return fit.on_a_place(options, load)
 

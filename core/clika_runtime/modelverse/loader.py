@@ -59,12 +59,13 @@ class LoadOptions:
     ``dtype`` is the dtype of activations: None takes the checkpoint's, float32 for a GGUF file and
     for a quantized one. ``mode`` is how quantized weights are multiplied: "fast" (integer products
     over activations quantized by row block) or "exact" (weights decode to the compute dtype).
-    ``max_seq`` caps the context window, 0 keeps the checkpoint's. ``max_sequences`` sequences may
-    stand in the cache at once; ``kvcache`` is "paged" or "continuous"; ``kv_dtype`` is what the
-    cache holds its rows in, a name or dtype of `cache_rows`: None takes the dtype of activations,
-    "q8_0" and "fp8" are quantized. ``prefill_chunk`` is how many prompt tokens one step takes at
-    most. With ``prefix_cache`` the cache keeps texts that are done as long as nobody needs the
-    room, and a prompt that begins as one of them takes its rows (`prefixes`).
+    ``max_seq`` caps the context window; 0 keeps the checkpoint's whole one, whose cache has to fit
+    (the command line takes at most 4096 where ``--max-seq`` is not given). ``max_sequences``
+    sequences may stand in the cache at once; ``kvcache`` is "paged" or "continuous"; ``kv_dtype``
+    is what the cache holds its rows in, a name or dtype of `cache_rows`: None takes the dtype of
+    activations, "q8_0" and "fp8" are quantized. ``prefill_chunk`` is how many prompt tokens one
+    step takes at most. With ``prefix_cache`` the cache keeps texts that are done as long as nobody
+    needs the room, and a prompt that begins as one of them takes its rows (`prefixes`).
 
     ``adapters`` are LoRA adapters on every request: paths, ``"PATH:SCALE"`` or ``AdapterSpec``
     (`adapters`). ``merge_adapters`` adds them to the weights, which have to be dense, instead of

@@ -8,6 +8,7 @@ model = load_generative(found, max_seq=4096)
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from .assistant import check_tokens
@@ -24,15 +25,28 @@ __all__ = ["Preview", "constraint_for", "preview"]
 @dataclass(frozen=True, eq=False)
 class Preview:
     """A model without its weights: the opened ``checkpoint``, its ``family`` and that one's
-    ``config``, the ``tokenizer`` and the checkpoint's own knobs, ``defaults``.
+    ``config``, and the checkpoint's own knobs, ``defaults``. The tokenizer is read when it is first
+    asked for, that of the file ``tokenizer_path`` if there is one.
 
     ``load_generative`` takes one in the place of a source; nothing is read twice then."""
 
     checkpoint: Checkpoint
     family: Family
     config: Any
-    tokenizer: Any
     defaults: GenerationConfig
+    tokenizer_path: Any = None
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The tokenizer. Errors: those of a damaged one."""
+        from clika_runtime.tokenizer import Tokenizer
+
+        if self.tokenizer_path is not None:
+            return Tokenizer.from_file(self.tokenizer_path)
+        if self.checkpoint.kind == "gguf":
+            # The file's own tokenizer wins over files beside it.
+            return Tokenizer.from_gguf(self.checkpoint.file)
+        return Tokenizer.from_huggingface(self.checkpoint.folder)
 
     @property
     def vocab_size(self) -> int:
@@ -55,15 +69,15 @@ class Preview:
 
 
 def preview(source: Any, tokenizer: Any = None) -> Preview:
-    """Reads configuration, headers and tokenizer of a directory, a file or what
-    ``sources.resolve`` returned; ``tokenizer`` names another tokenizer's file.
+    """Reads configuration and headers of a directory, a file or what ``sources.resolve`` returned;
+    ``tokenizer`` names another tokenizer's file.
 
-    Refused: what no installed family serves, a configuration or a tokenizer that is damaged."""
+    Refused: what no installed family serves, a configuration that is damaged."""
     checkpoint = open_checkpoint(source)
     family = family_object(identify(checkpoint), checkpoint.path)
     config = read_config(family, checkpoint)
     defaults = read_defaults(checkpoint, config)
-    return Preview(checkpoint, family, config, _tokenizer(checkpoint, tokenizer), defaults)
+    return Preview(checkpoint, family, config, defaults, tokenizer)
 
 
 def constraint_for(
@@ -76,14 +90,3 @@ def constraint_for(
     return compile_constraint(
         tokenizer, spec, vocab_size, tokenizer.stop_ids.union(defaults.stop_ids)
     )
-
-
-def _tokenizer(checkpoint: Checkpoint, path: Any) -> Any:
-    from clika_runtime.tokenizer import Tokenizer
-
-    if path is not None:
-        return Tokenizer.from_file(path)
-    if checkpoint.kind == "gguf":
-        # The file's own tokenizer wins over files beside it.
-        return Tokenizer.from_gguf(checkpoint.file)
-    return Tokenizer.from_huggingface(checkpoint.folder)

@@ -263,3 +263,31 @@ def test_a_family_of_another_task_does_not_generate(tmp_path: Path, llama: Path)
         mv.pipeline("text-generation", other)
     with pytest.raises(UnsupportedError, match="this release loads no model that embeds texts"):
         registry().load_embedding(other)
+
+
+def test_the_default_windows_are_said_on_both_sides(tmp_path: Path) -> None:
+    """The library keeps the checkpoint's window, the command line cuts it."""
+    from clika_runtime.modelverse import auto, fit, generation, loader
+    from clika_runtime.modelverse.cli.arguments import DEFAULT_WINDOW, MAX_SEQ
+    from tests.cli.harness import call
+
+    path = write_model(tmp_path / "long", COUNTING, window=2 * MAX_SEQ)
+    assert mv.load_generative(path).window == 2 * MAX_SEQ
+    assert mv.AutoModel.from_pretrained(path).window == 2 * MAX_SEQ
+    assert f" max-seq = {MAX_SEQ} (default) " in " ".join(
+        call(path, "prompt", "1", "-v").err.split()
+    )
+    (budget, *_) = mv.check(path)
+    assert budget.window == 2 * MAX_SEQ
+    for told in (
+        loader.LoadOptions,
+        generation.load_generative,
+        auto.AutoModelForCausalLM.from_pretrained,
+        fit.check,
+    ):
+        assert f"at most {MAX_SEQ}" in " ".join((told.__doc__ or "").split())
+    assert f"at most {MAX_SEQ}; in Python" in DEFAULT_WINDOW
+    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+    assert f"at most {MAX_SEQ}" in readme and "max_seq" in readme
+    for words in ((path, "prompt"), (path, "score"), ("check",)):
+        assert DEFAULT_WINDOW in " ".join(call(*words, "--help").out.split())

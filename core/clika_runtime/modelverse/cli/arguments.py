@@ -8,14 +8,28 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-__all__ = ["MAX_SEQ", "PROGRAM", "Parser", "UsageError", "add_common", "meant", "split"]
+__all__ = [
+    "DEFAULT_WINDOW",
+    "MAX_SEQ",
+    "PROGRAM",
+    "Parser",
+    "UsageError",
+    "add_common",
+    "definitions",
+    "meant",
+    "split",
+]
 
 PROGRAM = "clikart-cli"
 #: The context window of a command that is given none: the checkpoint's, at most this.
 MAX_SEQ = 4096
+DEFAULT_WINDOW = (
+    f"the checkpoint's, at most {MAX_SEQ}; in Python, where max_seq is 0, the checkpoint's whole"
+)
 # The common flags that take a value; the splitter has to know them.
 _VALUED = ("--cache-dir", "--weights", "--template")
 _PLAIN = ("-v", "--verbose", "-q", "--quiet", "--no-color", "--offline")
@@ -40,7 +54,7 @@ class UsageError(Exception):
         self.usage = usage
 
 
-class _Help(argparse.HelpFormatter):
+class _Help(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=28)
 
@@ -80,6 +94,16 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def definitions(title: str, rows: Mapping[str, str]) -> str:
+    """A list of names and what they mean, for the end of a help text."""
+    width = 2 + max(map(len, rows))
+    lines = []
+    for name, text in rows.items():
+        first, *rest = textwrap.wrap(text, 76 - width)
+        lines += [f"  {name:{width}s}{first}", *(" " * (2 + width) + line for line in rest)]
+    return "\n".join([f"{title}:", *lines])
 
 
 def add_common(parser: argparse.ArgumentParser, *, template: bool = False) -> None:

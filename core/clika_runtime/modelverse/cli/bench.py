@@ -8,20 +8,18 @@ import json
 import logging
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import catalog
+from ..bench_rows import COLUMNS, Row
 from ..sources import ResolvedSource, human_size
 from . import EXIT_FAILURE, EXIT_OK, loading
-from .arguments import Parser, number
+from .arguments import Parser, definitions, number
 from .files import check_report, report_files, write_text
 from .profile import StepProfile
 from .report import common_rows, log_rows
 from .stages import Stages, peak_memory
 from .tables import csv_line
-
-if TYPE_CHECKING:
-    from ..benchmark import Row
 
 _log = logging.getLogger("clika_runtime.modelverse")
 _CELLS = ((128, 128), (2048, 128), (128, 1024))
@@ -106,7 +104,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for flag, (metavar, text, _) in _REFUSED.items():
         shape.add_argument(flag, **metavar, help=text)
-    loading.add_arguments(parser)
+    loading.add_arguments(parser, window="the longest cell")
+    parser.epilog = definitions("columns of the table, times in milliseconds", COLUMNS)
 
 
 def _cells(text: str) -> list[tuple[int, int]]:
@@ -200,8 +199,6 @@ class _Report:
     """Rows on standard output and, as they come, in files."""
 
     def __init__(self, source: ResolvedSource, prefix: str | None) -> None:
-        from ..benchmark import COLUMNS
-
         self._source = source
         self._prefix = prefix
         self._rows: list[Row] = []

@@ -15,7 +15,7 @@ from ...errors import InvalidArgumentError
 from ..console import json_text, show
 from ..knobs import COMPUTE_DTYPES
 from . import EXIT_OK, loading
-from .arguments import MAX_SEQ, UsageError, number
+from .arguments import DEFAULT_WINDOW, MAX_SEQ, UsageError, number
 from .tables import csv_text, table
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-seq",
         type=number(int, 1),
         metavar="N",
-        help=f"the sequence length judged (default: the checkpoint's, at most {MAX_SEQ})",
+        help=f"the sequence length judged (default: {DEFAULT_WINDOW})",
     )
     parser.add_argument(
         "--dtype",

@@ -11,7 +11,7 @@ from ...errors import ClikaRTError, InternalError, InvalidArgumentError
 from .. import catalog
 from ..knobs import CACHE_DTYPES, COMPUTE_DTYPES
 from ..sources import ResolvedSource
-from .arguments import MAX_SEQ, Parser, number
+from .arguments import DEFAULT_WINDOW, MAX_SEQ, Parser, number
 from .stages import check_file
 
 if TYPE_CHECKING:
@@ -32,8 +32,9 @@ __all__ = [
 _log = logging.getLogger("clika_runtime.modelverse")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The load flags of every command that runs a model."""
+def add_arguments(parser: argparse.ArgumentParser, window: str = DEFAULT_WINDOW) -> None:
+    """The load flags of every command that runs a model; ``window`` is what ``--max-seq`` is by
+    default."""
     load = parser.add_argument_group("loading")
     load.add_argument(
         "--device",
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-seq",
         type=number(int, 1),
         metavar="N",
-        help=f"the whole context window (default: the checkpoint's, at most {MAX_SEQ})",
+        help=f"the whole context window, prompt and reply (default: {window})",
     )
     load.add_argument(
         "--dtype",

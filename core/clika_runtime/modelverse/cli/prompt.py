@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import ClikaRTError, InvalidArgumentError, UnsupportedError
 from .. import catalog
@@ -22,9 +22,6 @@ from . import EXIT_OK, generation_flags, loading, reply_flags, reuse_flags
 from .arguments import MAX_SEQ, Parser
 from .report import common_rows, log_rows
 from .stages import Stages, peak_memory
-
-if TYPE_CHECKING:
-    from ..preview import Preview
 
 _log = logging.getLogger("clika_runtime.modelverse")
 _MAX_MESSAGE = 64 << 20  # bytes of standard input
@@ -147,7 +144,8 @@ def _run(source: ResolvedSource, identity: catalog.Identity, given: dict[str, An
     begun = time.perf_counter()
     seen = preview(source)
     seconds = time.perf_counter() - begun
-    _check_preview(given, seen)
+    reply_flags.check_preview(given, seen)
+    reuse_flags.check_preview(given, seen)
     begun = time.perf_counter()
     model = loading.load(source, identity, given, seen=seen)
     seconds += time.perf_counter() - begun
@@ -199,18 +197,6 @@ def _refuse_images(identity: catalog.Identity, given: dict[str, Any]) -> None:
     raise UnsupportedError(f"--image: this release gives no images to {family}")
 
 
-def _check_preview(given: dict[str, Any], seen: Preview) -> None:
-    """What configuration and tokenizer refuse: nobody waits for a load to read it."""
-    if not seen.tokenizer.has_chat_template:
-        for name in ("system", "tools", "session"):
-            if name in given:
-                raise UnsupportedError(
-                    f"--{name} needs a chat template, and this checkpoint has none"
-                )
-    reply_flags.check_preview(given, seen)
-    reuse_flags.check_preview(given, seen)
-
-
 def _start(
     model: Any, given: dict[str, Any], knobs: dict[str, Any], messages: list[dict[str, Any]]
 ) -> Any:
@@ -219,6 +205,9 @@ def _start(
         # A document has a place for reasoning; on standard output it is part of the text.
         split = bool(given.get("json"))
         return model.stream_chat(messages, split_reasoning=split, **options)
+    for name in ("system", "tools", "session"):
+        if name in given:
+            raise UnsupportedError(f"--{name} needs a chat template, and this checkpoint has none")
     _log.info("the checkpoint has no chat template: the message is continued as it is")
     return model.stream_generate(given["message"], **options)
 

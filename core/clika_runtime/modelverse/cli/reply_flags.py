@@ -150,7 +150,8 @@ def _read(path: str, flag: str, parser: Parser) -> str:
 
 def check_preview(given: dict[str, Any], seen: Preview) -> None:
     """Compiles the constraint for the model's tokens, before its weights are read."""
-    seen.constraint(given.get("constraint"))
+    if "constraint" in given:
+        seen.constraint(given["constraint"])
 
 
 def options_of(given: dict[str, Any]) -> dict[str, Any]:
