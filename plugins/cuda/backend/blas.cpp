@@ -26,7 +26,8 @@ struct Heuristic {
 static_assert(sizeof(Heuristic) == 96, "cublasLtMatmulHeuristicResult_t");
 constexpr int kReal32 = 0, kReal64 = 1, kReal16 = 2, kReal16b = 14;  // cudaDataType
 constexpr int kCompute32 = 68, kCompute64 = 70;                      // cublasComputeType_t; TF32 is another number
-constexpr int kTransposeA = 3, kTransposeB = 4;                      // of a product's description
+constexpr int kTransposeA = 3, kTransposeB = 4, kEpilogue = 7, kBiasPointer = 8;  // of a product's description
+constexpr uint32_t kEpilogueBias = 4;
 constexpr int kBatchCount = 5, kBatchStep = 6;                       // of a layout
 constexpr int kMostWorkspace = 1, kReductions = 3, kAlignmentA = 5, kAlignmentB = 6, kAlignmentC = 7,
               kAlignmentD = 8;                                       // of a preference
@@ -123,6 +124,8 @@ int type_of(int32_t dtype) {
   }
 }
 
+int64_t out_row_of(const Product& p) { return std::max<int64_t>(p.out_row != 0 ? p.out_row : p.n, 1); }
+
 // The right operand is the library's first one: column by column, the product is that of the turned matrices.
 bool prepare(const Library& blas, void* handle, const Product& p, const Layout& right, const Layout& left, Ready* out) {
   const int type = type_of(p.dtype);
@@ -130,9 +133,13 @@ bool prepare(const Library& blas, void* handle, const Product& p, const Layout& 
   if (blas.product_create(&out->product, wide ? kCompute64 : kCompute32, wide ? kReal64 : kReal32) != 0) return false;
   int bad = blas.product_set(out->product, kTransposeA, &right.transposed, sizeof(int)) |
             blas.product_set(out->product, kTransposeB, &left.transposed, sizeof(int));
-  const Layout result{p.n, p.m, std::max<int64_t>(p.n, 1), 0};
+  if (p.bias != nullptr) {
+    bad |= blas.product_set(out->product, kEpilogue, &kEpilogueBias, sizeof(kEpilogueBias)) |
+           blas.product_set(out->product, kBiasPointer, &p.bias, sizeof(p.bias));
+  }
+  const Layout result{p.n, p.m, out_row_of(p), 0};
   const Layout* shapes[3] = {&right, &left, &result};
-  const int64_t steps[3] = {p.right_step, p.left_step, p.m * p.n};
+  const int64_t steps[3] = {p.right_step, p.left_step, p.m * out_row_of(p)};
   for (int i = 0; i < 3; ++i) {
     bad |= blas.layout_create(&out->layouts[i], type, static_cast<uint64_t>(shapes[i]->rows),
                               static_cast<uint64_t>(shapes[i]->columns), shapes[i]->ld);
@@ -197,7 +204,7 @@ Blas multiply(Device& device, Stream stream, const Product& p, void* (*workspace
     return Blas::kFailed;
   }
   const Key key = {p.dtype, p.m, p.n, p.k, p.batches, p.left_step, p.right_step, right.ld, left.ld, right.transposed,
-                   left.transposed, alignment_of(p.right), alignment_of(p.left), alignment_of(p.out), 0, 0};
+                   left.transposed, alignment_of(p.right), alignment_of(p.left), alignment_of(p.out), out_row_of(p), p.bias != nullptr};
   auto known = state.ready.find(key);
   if (known == state.ready.end()) {
     if (state.ready.size() >= kMostReady) {
@@ -217,6 +224,7 @@ Blas multiply(Device& device, Stream stream, const Product& p, void* (*workspace
       return Blas::kFailed;
     }
   }
+  if (p.bias != nullptr) blas.product_set(ready.product, kBiasPointer, &p.bias, sizeof(p.bias));
   const float one = 1.0f, zero = 0.0f;
   const double wide_one = 1.0, wide_zero = 0.0;
   const bool wide = p.dtype == CLIKA_FLOAT64;

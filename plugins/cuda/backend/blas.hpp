@@ -7,7 +7,7 @@
 
 namespace clika_cuda {
 
-// out[b, i, j] = sum over k of left[b, i, k] * right[b, k, j], of one floating-point dtype; out is row-major and whole.
+// out[b, i, j] = sum over k of left[b, i, k] * right[b, k, j], of one floating-point dtype; rows of out lie in one piece.
 // Strides and offsets count elements. A step between batches of 0 is an operand that all of them share.
 struct Product {
   const void* left;
@@ -17,6 +17,8 @@ struct Product {
   int64_t m, n, k;
   int64_t left_row, left_column, right_row, right_column;
   int64_t batches, left_step, right_step;
+  int64_t out_row = 0;         // 0: the result is in one piece
+  const void* bias = nullptr;  // [n] of the same dtype, added to every row; at a multiple of 16 bytes
 };
 
 enum class Blas { kDone, kNotServed, kFailed };  // kFailed: this thread's failure says why

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "launch.hpp"
+#include "weights.hpp"
 
 namespace clika_cuda {
 
@@ -25,11 +26,13 @@ void add_embedding(Registry& registry);
 void add_factory(Registry& registry);
 void add_indexing(Registry& registry);
 void add_kv_append(Registry& registry);
+void add_linear(Registry& registry);
 void add_matmul(Registry& registry);
 void add_normalization(Registry& registry);
 void add_reductions(Registry& registry);
 void add_rotary(Registry& registry);
 void add_softmax(Registry& registry);
+void add_weights(Registry& registry);
 void add_where(Registry& registry);
 
 template <class A, class B>
@@ -64,11 +67,13 @@ const Registry& registry() {
     add_factory(*made);
     add_indexing(*made);
     add_kv_append(*made);
+    add_linear(*made);
     add_matmul(*made);
     add_normalization(*made);
     add_reductions(*made);
     add_rotary(*made);
     add_softmax(*made);
+    add_weights(*made);
     add_where(*made);
     return made;
   }();
@@ -279,6 +284,9 @@ const clika_backend* backend_table() {
     made->graph_destroy = graph_destroy;
     made->host_allocate = host_allocate;
     made->host_release = host_release;
+    made->pack_info = pack_info;
+    made->pack = pack;
+    made->unpack = unpack;
     return made;
   }();
   return table;

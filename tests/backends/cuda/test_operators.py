@@ -17,10 +17,9 @@ for i, name in enumerate(names[PART::PARTS]):
             if outcome.status != "passed":
                 answer.append([name, outcome.status, outcome.reason])
 """
-# What is refused by name: the parameter, or the scheme of a weight.
+# What is refused by name: the parameter.
 REFUSED = {
     "index_put_": "accumulate=True is not served on CUDA",
-    "embedding": "dequantize: not served on cuda:0",
 }
 
 

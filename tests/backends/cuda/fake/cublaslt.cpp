@@ -15,6 +15,8 @@ namespace {
 
 struct Product {
   int compute, scale, turn[2] = {0, 0};
+  uint32_t epilogue = 1;
+  const void* bias = nullptr;
 };
 struct Layout {
   int type;
@@ -82,7 +84,7 @@ void multiply(const Product& p, const Layout& x, const Layout& y, const Layout& 
     char* out = static_cast<char*>(d) + batch * z.step * bytes_of(z.type);
     for (int64_t i = 0; i < z.rows; ++i) {
       for (int64_t j = 0; j < z.columns; ++j) {
-        double sum = 0;
+        double sum = p.epilogue == 4 ? load(p.bias, z.type, i) : 0;
         for (int64_t e = 0; e < k; ++e) {
           sum += load(left, x.type, p.turn[0] ? e + i * x.ld : i + e * x.ld) *
                  load(right, y.type, p.turn[1] ? j + e * y.ld : e + j * y.ld);
@@ -117,6 +119,14 @@ API int cublasLtMatmulDescCreate(void** product, int compute, int scale) {
   return 0;
 }
 API int cublasLtMatmulDescSetAttribute(void* product, int attribute, const void* value, size_t bytes) {
+  if (attribute == 7 && bytes == 4) {
+    std::memcpy(&static_cast<Product*>(product)->epilogue, value, 4);
+    return 0;
+  }
+  if (attribute == 8 && bytes == 8) {
+    std::memcpy(&static_cast<Product*>(product)->bias, value, 8);
+    return 0;
+  }
   if (bytes != 4 || attribute < 3 || attribute > 4) return 7;
   std::memcpy(&static_cast<Product*>(product)->turn[attribute - 3], value, 4);
   return 0;
@@ -189,6 +199,7 @@ API int cublasLtMatmul(void*, void* product, const void* alpha, const void* a, v
       !aligned(d, static_cast<uint32_t>(algorithm[2]))) {
     return 7;
   }
+  if (p->epilogue != 1 && (p->epilogue != 4 || p->bias == nullptr)) return 7;
   const Product turns = *p;
   const Layout first = *x, second = *y, third = *z;
   ++done;

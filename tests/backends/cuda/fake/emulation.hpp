@@ -231,6 +231,12 @@ inline uint32_t __shfl_xor_sync(unsigned, uint32_t, int) { __builtin_trap(); }
 inline uint32_t __shfl_sync(unsigned, uint32_t, int) { __builtin_trap(); }
 #endif
 
+inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t which) {
+  const uint64_t both = a | static_cast<uint64_t>(b) << 32;
+  uint32_t made = 0;
+  for (int i = 0; i < 4; ++i) made |= static_cast<uint32_t>(both >> (which >> 4 * i & 7) * 8 & 255) << 8 * i;
+  return made;
+}
 inline float __uint_as_float(uint32_t bits) {
   float x;
   memcpy(&x, &bits, 4);

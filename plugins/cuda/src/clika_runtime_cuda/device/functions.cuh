@@ -1,6 +1,8 @@
 // The arithmetic of elementwise operators in every compute type. Integers wrap around.
 #pragma once
 
+#include "prelude.cuh"
+
 struct Numbers {
   double f[6];
   i64 i[6];
@@ -276,6 +278,11 @@ CLIKA_INLINE C gelu(C x) {
 template <class C>
 CLIKA_INLINE C gelu_tanh(C x) {
   return x / (C(1) + exp(C(-1.5957691216057308) * (x + C(0.044715) * x * x * x)));
+}
+// A gate times another operand: 0 silu, 1 gelu, 2 gelu in its tanh form, as swiglu and geglu compute them.
+CLIKA_INLINE float activated(float gate, float other, int activation) {
+  if (activation == 0) return gate / (1.0f + exp(-gate)) * other;
+  return (activation == 2 ? gelu_tanh(gate) : gelu(gate)) * other;
 }
 // tanh(ln(1 + e)) with e = e^x is n / (n + 2) with n = e (e + 2).
 template <class C>

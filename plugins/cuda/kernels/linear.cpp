@@ -1,0 +1,348 @@
+// linear, linears and gated_linear: products of an input with weights of any form.
+//
+// Few tokens: one launch on tensor cores that reads every weight once (linear.cu), for all weights of one form together.
+// Many: cuBLASLt; a weight that it does not take becomes a dense one of the input's dtype in scratch, some rows at a time.
+// What neither takes (odd columns, float32 weights, schemes without a layout): eight tokens at a time, one number of the
+// weight after the other (weights.cu).
+#include "blas.hpp"
+#include "weights.hpp"
+
+namespace clika_cuda {
+
+namespace {
+
+using clika_device::Factor;
+using clika_device::kMostFactors;
+using clika_device::kTileRows;
+using clika_device::Linear;
+
+constexpr int kSchemeCount = 64, kWidths = 3;  // 8, 16 or 32 columns of the right operand
+constexpr size_t kScratch = size_t{32} << 20;  // of a dense form: it stays in the second cache
+// Kernels of linear.cu: [scheme][bfloat16, float16, float32 input][width][plain, gated].
+Program* tile_programs[kSchemeCount][3][kWidths][2];
+Program* gate_values;
+
+struct Job {
+  const clika_value* weight;
+  const clika_value* bias;  // null: none
+  void* out;
+  int64_t rows() const { return weight->shape[0]; }
+};
+struct Input {
+  const clika_value* value;
+  int64_t tokens, columns;
+  int32_t dtype() const { return value->dtype; }
+  const char* at(int64_t token) const {
+    return static_cast<const char*>(value->data) + token * columns * size_of(value->dtype);
+  }
+};
+
+bool at_sixteen(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
+bool rows_aligned(const Input& x) {
+  return at_sixteen(x.value->data) && x.columns * size_of(x.dtype()) % 16 == 0;
+}
+int input_index(int32_t dtype) { return dtype == CLIKA_BFLOAT16 ? 0 : dtype == CLIKA_FLOAT16 ? 1 : 2; }
+
+// ---------------------------------------------------------------- few tokens
+// Whether linear.cu takes the weight: packed in tiles, or dense in the operand's type.
+bool takes_tiles(const Input& x, const clika_value& weight) {
+  // Places within an input are counted in 32 bits, and sums of its blocks lie in shared memory.
+  if (x.columns == 0 || x.columns % 8 != 0 || x.columns > 1 << 17 || !rows_aligned(x) || !at_sixteen(weight.data)) return false;
+  if (weight.scheme != CLIKA_DENSE) return weight.layout == kTiledLayout;
+  const int32_t operand = x.dtype() == CLIKA_FLOAT16 ? CLIKA_FLOAT16 : CLIKA_BFLOAT16;
+  return weight.dtype == operand;
+}
+int64_t parts_of(const Input& x) { return x.dtype() == CLIKA_FLOAT32 ? 3 : 1; }
+// Tokens that are multiplied by the tensor cores' kernel, several launches together. Beyond them a dense product costs less:
+// for a packed weight writing and reading its dense form is the price of some eight launches, for float32 of more.
+int64_t most_few(const Input& x, const clika_value& weight) {
+  if (x.dtype() == CLIKA_FLOAT32) return 60;
+  return weight.scheme == CLIKA_DENSE ? 16 : 64;
+}
+// Columns of one launch, as an exponent over 8: what registers suffice for.
+int most_width(int32_t dtype, bool gated) { return (dtype == CLIKA_FLOAT32 ? 1 : 2) - (gated ? 1 : 0); }
+// Warps of a multiprocessor that have enough on its way to keep the memory busy, each with a step of 128 or 256 columns: the
+// fewer, the more registers for one.
+int warps_resident(int32_t scheme, int width) {
+  return width == 0 && clika_block_of(scheme).columns == 32 && scheme != CLIKA_GGUF_Q8_0 ? 24 : 16;
+}
+
+// Depends on the columns alone, so that a row's sum is the same in every arrangement of weights and tokens.
+int warps_of(const Input& x, const clika_value& weight) {
+  const bool wide = weight.scheme != CLIKA_DENSE && clika_block_of(weight.scheme).columns == 256;
+  const int64_t steps = (x.columns + (wide ? 255 : 127)) / (wide ? 256 : 128);
+  return steps > 32 ? 16 : steps > 4 ? 8 : 4;
+}
+
+// Sums of the warps, and of the inputs' blocks, which minima take.
+size_t shared_of(const clika_value& weight, int warps, bool gated, int width) {
+  const size_t columns = size_t{8} << width;
+  const size_t blocks = weight.scheme == CLIKA_DENSE ? 0 : static_cast<size_t>(weight.shape[1] / 32);
+  return (static_cast<size_t>(warps * (gated ? 2 : 1) * kTileRows) + blocks) * columns * sizeof(float);
+}
+
+Factor factor_of(const Job& job, int64_t token, int32_t dtype) {
+  Factor f{};
+  f.weight = job.weight->data;
+  f.rows = job.rows();
+  f.out = static_cast<char*>(job.out) + token * f.rows * size_of(dtype);
+  if (job.bias != nullptr) {
+    f.bias = job.bias->data;
+    f.bias_dtype = job.bias->dtype;
+  }
+  return f;
+}
+
+// Jobs of one form, together; of a gated product the two weights.
+int32_t run_tiles(const clika_call* call, const char* op, const Input& x, const Job* jobs, int count, int activation) {
+  const bool gated = activation >= 0;
+  const clika_value& weight = *jobs[0].weight;
+  const int warps = warps_of(x, weight);
+  int most = most_width(x.dtype(), gated);
+  const size_t most_shared = static_cast<size_t>(device_of(call).shared_memory());
+  while (most > 0 && shared_of(weight, warps, gated, most) > most_shared) --most;
+  const int64_t at_once = (8 << most) / parts_of(x);
+  for (int64_t token = 0; token < x.tokens; token += at_once) {
+    Linear p{};
+    p.input = x.at(token);
+    p.columns = x.columns;
+    p.tokens = std::min(at_once, x.tokens - token);
+    p.count = count;
+    p.dtype = x.dtype();
+    p.activation = activation;
+    int64_t tiles = 0;
+    for (int i = 0; i < count; ++i) {
+      p.factors[i] = factor_of(jobs[i], token, x.dtype());
+      if (!gated || i == 0) tiles += (jobs[i].rows() + kTileRows - 1) / kTileRows;
+    }
+    const int64_t columns = p.tokens * parts_of(x);
+    const int width = columns <= 8 ? 0 : columns <= 16 ? 1 : 2;
+    p.tiles = tiles;
+    const int resident = std::max(1, warps_resident(weight.scheme, width) / warps);
+    const int64_t blocks = std::min<int64_t>(tiles, static_cast<int64_t>(device_of(call).multiprocessors()) * resident);
+    const auto shared = static_cast<unsigned>(shared_of(weight, warps, gated, width));
+    Program* program = tile_programs[weight.scheme][input_index(x.dtype())][width][gated];
+    if (const int32_t status = launch(call, op, program, {static_cast<unsigned>(blocks)}, static_cast<unsigned>(32 * warps),
+                                      &p, shared)) {
+      return status;
+    }
+  }
+  return CLIKA_OK;
+}
+
+bool same_form(const clika_value& a, const clika_value& b) {
+  return a.scheme == b.scheme && a.layout == b.layout && (a.scheme != CLIKA_DENSE || a.dtype == b.dtype);
+}
+
+// ---------------------------------------------------------------- any form
+int32_t run_numbers(const clika_call* call, const char* op, const Input& x, const Job& job) {
+  const WeightPrograms* programs = programs_of(call, *job.weight, op);
+  if (programs == nullptr) return CLIKA_UNSUPPORTED;
+  const bool dense = job.weight->scheme == CLIKA_DENSE;
+  const bool aligned = rows_aligned(x) && (!dense || (at_sixteen(job.weight->data) &&
+                                                      x.columns * size_of(job.weight->dtype) % 16 == 0));
+  for (int64_t token = 0; token < x.tokens; token += 8) {
+    Linear p{};
+    p.input = x.at(token);
+    p.columns = x.columns;
+    p.tokens = std::min<int64_t>(8, x.tokens - token);
+    p.count = 1;
+    p.dtype = x.dtype();
+    p.aligned = aligned;
+    p.factors[0] = factor_of(job, token, x.dtype());
+    const Grid grid{static_cast<unsigned>((job.rows() + 7) / 8)};
+    if (const int32_t status = launch(call, op, p.tokens == 1 ? programs->one : programs->eight, grid, 256, &p)) return status;
+  }
+  return CLIKA_OK;
+}
+
+// ---------------------------------------------------------------- many tokens
+void* scratch(size_t bytes, void* call) {
+  const auto* known = static_cast<const clika_call*>(call);
+  return known->core->device_scratch(known, bytes);
+}
+
+// The status of a product by the library; `served` is false where it has none.
+int32_t run_library(const clika_call* call, const char* op, const Input& x, const Job& job, bool* served) {
+  auto* queue = static_cast<Queue*>(call->stream);
+  const int32_t dtype = x.dtype();
+  const int64_t bytes = size_of(dtype), rows = job.rows();
+  const bool as_it_is = job.weight->scheme == CLIKA_DENSE && job.weight->dtype == dtype;
+  int64_t piece = rows;
+  const char* weight = static_cast<const char*>(job.weight->data);
+  *served = false;
+  if (!blas_missing().empty() || x.columns == 0) return CLIKA_OK;
+  char* dense = nullptr;
+  if (!as_it_is) {
+    piece = std::max<int64_t>(256, static_cast<int64_t>(kScratch) / (x.columns * bytes) / 256 * 256);
+    piece = std::min(piece, rows);
+    dense = static_cast<char*>(scratch(static_cast<size_t>(piece * x.columns * bytes), const_cast<clika_call*>(call)));
+    if (dense == nullptr) return CLIKA_INTERNAL;
+  }
+  const char* bias = nullptr;
+  if (job.bias != nullptr) {
+    bias = static_cast<const char*>(job.bias->data);
+    if (job.bias->dtype != dtype || !at_sixteen(bias)) {
+      clika_value line = *job.bias;
+      const int64_t shape[2] = {1, rows};
+      line.rank = 2;
+      line.shape = shape;
+      auto* copy = static_cast<char*>(scratch(static_cast<size_t>(rows * bytes), const_cast<clika_call*>(call)));
+      if (copy == nullptr) return CLIKA_INTERNAL;
+      if (const int32_t status = decode(call, op, line, 0, 1, copy, dtype)) return status;
+      bias = copy;
+    }
+  }
+  for (int64_t row = 0; row < rows; row += piece) {
+    const int64_t n = std::min(piece, rows - row);
+    const char* right = weight + row * x.columns * bytes;
+    if (!as_it_is) {
+      if (const int32_t status = decode(call, op, *job.weight, row, n, dense, dtype)) return status;
+      right = dense;
+    }
+    Product product{x.value->data, right, static_cast<char*>(job.out) + row * bytes, dtype, x.tokens, n, x.columns,
+                    x.columns, 1, 1, x.columns, 1, 0, 0};
+    product.out_row = rows;
+    product.bias = bias == nullptr ? nullptr : bias + row * bytes;
+    queue->device->note(op);
+    const Blas result = multiply(*queue->device, queue->stream, product, scratch, const_cast<clika_call*>(call));
+    if (result == Blas::kFailed) return pass_on(call, last_failure(nullptr, 0, nullptr, 0));
+    if (result == Blas::kNotServed) return CLIKA_OK;
+  }
+  *served = true;
+  return CLIKA_OK;
+}
+
+// ---------------------------------------------------------------- which way
+bool few(const Input& x, const clika_value& weight) {
+  return takes_tiles(x, weight) && x.tokens <= most_few(x, weight);
+}
+
+int32_t run_one(const clika_call* call, const char* op, const Input& x, const Job& job) {
+  if (few(x, *job.weight)) return run_tiles(call, op, x, &job, 1, -1);
+  if (x.tokens > 8) {
+    bool served = false;
+    const int32_t status = run_library(call, op, x, job, &served);
+    if (status != CLIKA_OK || served) return status;
+    static std::atomic<bool> said{false};
+    if (!blas_missing().empty() && !said.exchange(true)) {
+      call->core->log(2, (std::string(op) + " on CUDA is slow here: cuBLASLt is missing; install it with: pip install "
+                          "'clika-runtime[cuda]' (" + blas_missing() + ")").c_str());
+    }
+    if (takes_tiles(x, *job.weight)) return run_tiles(call, op, x, &job, 1, -1);
+  }
+  return run_numbers(call, op, x, job);
+}
+
+int32_t read(const clika_call* call, const char* op, Input* x) {
+  const clika_value& value = call->inputs[0];
+  if (value.rank < 1) return refuse(call, std::string(op) + ": the input must be [..., columns], got a scalar");
+  x->value = &value;
+  x->columns = value.shape[value.rank - 1];
+  x->tokens = 1;
+  for (int32_t i = 0; i + 1 < value.rank; ++i) x->tokens *= value.shape[i];
+  return CLIKA_OK;
+}
+int32_t check(const clika_call* call, const char* op, const Input& x, const Job& job) {
+  if (const int32_t status = check_weight(call, *job.weight, op)) return status;
+  if (job.weight->shape[1] == x.columns) return CLIKA_OK;
+  return refuse(call, std::string(op) + ": the input has " + std::to_string(x.columns) + " columns, the weight " +
+                          std::to_string(job.weight->shape[1]));
+}
+
+int32_t run_linear(const clika_call* call) {
+  Input x;
+  if (const int32_t status = read(call, "linear", &x)) return status;
+  const Job job{&call->inputs[1], present(call, 2) ? &call->inputs[2] : nullptr, call->outputs[0].data};
+  if (const int32_t status = check(call, "linear", x, job)) return status;
+  if (x.tokens == 0 || job.rows() == 0) return CLIKA_OK;
+  return run_one(call, "linear", x, job);
+}
+
+int32_t run_linears(const clika_call* call) {
+  Input x;
+  if (const int32_t status = read(call, "linears", &x)) return status;
+  const clika_value& list = call->inputs[1];
+  std::vector<Job> jobs;
+  for (int32_t i = 0; i < list.n_items; ++i) {
+    const Job job{&list.items[i], present(call, 2) ? &call->inputs[2].items[i] : nullptr, call->outputs[i].data};
+    if (const int32_t status = check(call, "linears", x, job)) return status;
+    if (x.tokens != 0 && job.rows() != 0) jobs.push_back(job);
+  }
+  // Neighbours of one form go together, where few tokens make a launch of each worth saving.
+  for (size_t i = 0; i < jobs.size();) {
+    size_t end = i + 1;
+    if (few(x, *jobs[i].weight)) {
+      while (end < jobs.size() && end - i < kMostFactors && few(x, *jobs[end].weight) &&
+             same_form(*jobs[i].weight, *jobs[end].weight)) {
+        ++end;
+      }
+      if (const int32_t status = run_tiles(call, "linears", x, &jobs[i], static_cast<int>(end - i), -1)) return status;
+    } else if (const int32_t status = run_one(call, "linears", x, jobs[i])) {
+      return status;
+    }
+    i = end;
+  }
+  return CLIKA_OK;
+}
+
+int32_t run_gated(const clika_call* call) {
+  constexpr const char* op = "gated_linear";
+  Input x;
+  if (const int32_t status = read(call, op, &x)) return status;
+  Job jobs[2] = {{&call->inputs[1], present(call, 3) ? &call->inputs[3] : nullptr, call->outputs[0].data},
+                 {&call->inputs[2], present(call, 4) ? &call->inputs[4] : nullptr, nullptr}};
+  for (const Job& job : jobs) {
+    if (const int32_t status = check(call, op, x, job)) return status;
+  }
+  const int64_t rows = jobs[0].rows();
+  if (rows != jobs[1].rows()) {
+    return refuse(call, "gated_linear: gate and up must have the same rows, got " + std::to_string(rows) + " and " +
+                            std::to_string(jobs[1].rows()));
+  }
+  if (x.tokens == 0 || rows == 0) return CLIKA_OK;
+  const auto activation = static_cast<int>(attr_int(call, 0, 0));
+  if (few(x, *jobs[0].weight) && few(x, *jobs[1].weight) && same_form(*jobs[0].weight, *jobs[1].weight)) {
+    return run_tiles(call, op, x, jobs, 2, activation);
+  }
+  jobs[1].out = scratch(static_cast<size_t>(x.tokens * rows * size_of(x.dtype())), const_cast<clika_call*>(call));
+  if (jobs[1].out == nullptr) return CLIKA_INTERNAL;
+  for (const Job& job : jobs) {
+    if (const int32_t status = run_one(call, op, x, job)) return status;
+  }
+  const clika_device::Gated p{jobs[0].out, jobs[1].out, x.tokens * rows, x.dtype(), activation};
+  return launch(call, op, gate_values, {blocks_for(call, p.n, 2048)}, 256, &p);
+}
+
+void add_tiles(Registry& registry, const std::string& form, int scheme) {
+  static const std::pair<const char*, int32_t> inputs[] = {
+      {"bf16", CLIKA_BFLOAT16}, {"f16", CLIKA_FLOAT16}, {"float", CLIKA_FLOAT32}};
+  for (const auto& [name, dtype] : inputs) {
+    for (const bool gated : {false, true}) {
+      for (int width = 0; width <= most_width(dtype, gated); ++width) {
+        if (scheme == CLIKA_DENSE && width == 2) continue;  // see most_few
+        const std::string defines = "CLIKA_FORM=" + form + " CLIKA_X=" + name + " CLIKA_TILES=" + std::to_string(1 << width) +
+                                    " CLIKA_WEIGHTS=" + (gated ? "2" : "1") +
+                                    " CLIKA_WARPS=" + std::to_string(warps_resident(scheme, width));
+        tile_programs[scheme][input_index(dtype)][width][gated] = registry.program("linear", defines, "linear_rows");
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void add_linear(Registry& registry) {
+  add_tiles(registry, "Dense", CLIKA_DENSE);
+#define CLIKA_X(name) add_tiles(registry, "Tiled" #name, CLIKA_GGUF_##name);
+  CLIKA_TILED(CLIKA_X)
+#undef CLIKA_X
+  gate_values = registry.program("gated", "", "gate_values");
+  registry.entry("linear", run_linear, {kFloats3}, kFloats3, 0).input_schemes[1] = kWeightSchemes;
+  registry.entry("linears", run_linears, {kFloats3}, kFloats3, 0).input_schemes[1] = kWeightSchemes;
+  clika_kernel& gated = registry.entry("gated_linear", run_gated, {kFloats3}, kFloats3, 0);
+  gated.input_schemes[1] = kWeightSchemes;
+  gated.input_schemes[2] = kWeightSchemes;
+}
+
+}  // namespace clika_cuda
