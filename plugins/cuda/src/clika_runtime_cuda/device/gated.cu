@@ -1,7 +1,7 @@
 // The activation of a gated product whose two products are there: eight numbers a thread.
 #include "functions.cuh"
 #include "linear_arguments.cuh"
-#include "tensor_cores.cuh"
+#include "words.cuh"
 
 template <class A>
 CLIKA_INLINE void gate(const Gated& p) {

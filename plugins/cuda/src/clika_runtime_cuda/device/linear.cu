@@ -34,11 +34,11 @@ struct Dense {
   Words4 row[4][2];
 
   template <class>
-  CLIKA_INLINE void fragments(int b, u32* a) const {
+  CLIKA_INLINE void fragments(int b, u32 (&a)[2][4]) const {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      a[4 * (i / 2) + 2 * (i % 2)] = row[b][0].w[i];
-      a[4 * (i / 2) + 2 * (i % 2) + 1] = row[b][1].w[i];
+      a[i / 2][2 * (i % 2)] = row[b][0].x[i];
+      a[i / 2][2 * (i % 2) + 1] = row[b][1].x[i];
     }
   }
   CLIKA_INLINE void scales(int, float (&)[2][2], float (&)[2]) const {}
@@ -87,14 +87,14 @@ CLIKA_INLINE float without_top(float x) {
 CLIKA_INLINE void load_four(const X* from, int part, u32* to) {
   if constexpr (kParts == 1) {
     const Words2 two = *reinterpret_cast<const Words2*>(from);
-    to[0] = two.w[0];
-    to[1] = two.w[1];
+    to[0] = two.x[0];
+    to[1] = two.x[1];
   } else {
     const Words4 four = *reinterpret_cast<const Words4*>(from);
     float x[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      x[i] = __uint_as_float(four.w[i]);
+      x[i] = __uint_as_float(four.x[i]);
       if (part > 0) x[i] = without_top(x[i]);
       if (part > 1) x[i] = without_top(x[i]);
     }
@@ -109,7 +109,7 @@ CLIKA_INLINE void load_eight(const X* from, int part, u32 (&to)[4]) {
   if constexpr (kNeighbours && kParts == 1) {
     const Words4 four = *reinterpret_cast<const Words4*>(from);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) to[i] = four.w[i];
+    for (int i = 0; i < 4; ++i) to[i] = four.x[i];
   } else {
     load_four(from, part, to);
     load_four(from + (kNeighbours ? 4 : 16), part, to + 2);
@@ -158,7 +158,7 @@ CLIKA_INLINE void add_step(const F& form, const Linear& p, int step, int lane, c
   float codes[kTiles][4] = {}, minima[kTiles][4] = {};
 #pragma unroll
   for (int b = 0; b < F::kStep / 32; ++b) {
-    u32 a[8];
+    u32 a[2][4];
     form.template fragments<T>(b, a);
     float scale[2][2], minimum[2];
     form.scales(b, scale, minimum);
@@ -172,19 +172,19 @@ CLIKA_INLINE void add_step(const F& form, const Linear& p, int step, int lane, c
         load_eight<F::kShared != 16>(static_cast<const X*>(p.input) + rows[n] + k, part_of(8 * n + lane / 4), x);
       }
       if constexpr (F::kShared == 0) {  // no scales
-        multiply_tiles<T>(to, a, x);
-        multiply_tiles<T>(to, a + 4, x + 2);
+        multiply(to, a[0], x[0], x[1], T{});
+        multiply(to, a[1], x[2], x[3], T{});
       } else if constexpr (F::kShared == 32) {
         float part[4] = {};
-        multiply_tiles<T>(part, a, x);
-        multiply_tiles<T>(part, a + 4, x + 2);
+        multiply(part, a[0], x[0], x[1], T{});
+        multiply(part, a[1], x[2], x[3], T{});
 #pragma unroll
         for (int i = 0; i < 4; ++i) to[i] += scale[i / 2][0] * part[i];
       } else {
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
           float part[4] = {};
-          multiply_tiles<T>(part, a + 4 * j, x + 2 * j);
+          multiply(part, a[j], x[2 * j], x[2 * j + 1], T{});
 #pragma unroll
           for (int i = 0; i < 4; ++i) to[i] += scale[i / 2][j] * part[i];
         }

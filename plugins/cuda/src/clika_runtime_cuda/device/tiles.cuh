@@ -8,7 +8,7 @@
 
 #include "blocks.cuh"
 #include "linear_arguments.cuh"
-#include "tensor_cores.cuh"
+#include "words.cuh"
 
 // Where a column of a block of 32 is: thread t of four, element e of eight.
 template <int kShared>
@@ -90,33 +90,33 @@ struct Codes {
     for (int i = 0; i < kLow / 512; ++i) low[i] = load_once(step + 512 * i + 16 * lane);
     if constexpr (kHigh / 128 == 2) {
       const Words2 two = *reinterpret_cast<const Words2*>(step + kLow + 8 * lane);
-      high[0] = two.w[0];
-      high[1] = two.w[1];
+      high[0] = two.x[0];
+      high[1] = two.x[1];
     } else if constexpr (kHigh != 0) {
 #pragma unroll
       for (int i = 0; i < kHigh / 512; ++i) {
         const Words4 four = load_once(step + kLow + 512 * i + 16 * lane);
 #pragma unroll
-        for (int k = 0; k < 4; ++k) high[4 * i + k] = four.w[k];
+        for (int k = 0; k < 4; ++k) high[4 * i + k] = four.x[k];
       }
     }
   }
   // The left operands of the two products of block b: codes minus kOffset, as pairs of T.
   template <class T, int kOffset>
-  CLIKA_INLINE void fragments(int b, u32* a) const {
+  CLIKA_INLINE void fragments(int b, u32 (&a)[2][4]) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) a[4 * (i / 2) + 2 * (i % 2) + h] = pair<T, kOffset>(b, h, i);
+      for (int i = 0; i < 4; ++i) a[i / 2][2 * (i % 2) + h] = code_pair<T, kOffset>(b, h, i);
     }
   }
 
  private:
   template <class T, int kOffset>
-  CLIKA_INLINE u32 pair(int b, int h, int i) const {
+  CLIKA_INLINE u32 code_pair(int b, int h, int i) const {
     if constexpr (kBits == 8) {
       // With the top bit turned a signed byte is the number plus 128.
-      const u32 word = low[b].w[2 * h + i / 2] ^ 0x80808080u;
+      const u32 word = low[b].x[2 * h + i / 2] ^ 0x80808080u;
       if constexpr (Pairs<T>::kBase == Pairs<f16>::kBase) {
         return pair_plus<T>(bytes_from(word, 0x64646464u, 0x4140u + (i % 2) * 0x202u), -1152.0f);
       } else {  // eight bits do not fit beside the base: by way of float32, whose upper half holds them
@@ -124,7 +124,7 @@ struct Codes {
         return upper_halves(byte_to_float(word, at, 128.0f), byte_to_float(word, at + 1, 128.0f));
       }
     } else {
-      u32 word = and_or(low[b / 2].w[b % 2 * 2 + h] >> (4 * i), 0x000f000fu, Pairs<T>::kBase);
+      u32 word = and_or(low[b / 2].x[b % 2 * 2 + h] >> (4 * i), 0x000f000fu, Pairs<T>::kBase);
       if constexpr (kBits == 6) word = and_or(to_bit_four(high[b], 8 * h + 2 * i), 0x00300030u, word);
       if constexpr (kBits == 5) word = and_or(to_bit_four(high[b / 2], 8 * h + 4 * (b % 2) + i), 0x00100010u, word);
       return pair_plus<T>(word, -(Pairs<T>::kBaseValue + kOffset));
@@ -193,16 +193,16 @@ struct TiledBlocks {
     if constexpr (kMinimum) m = *reinterpret_cast<const Words4*>(step + Plane::kBytes + 128 + lane / 4 * 16);
   }
   template <class T>
-  CLIKA_INLINE void fragments(int b, u32* a) const {
+  CLIKA_INLINE void fragments(int b, u32 (&a)[2][4]) const {
     codes.template fragments<T, kOffset>(b, a);
   }
   // Scales and minima of block b: [row or row + 8][16 columns or all]; kFolded: to be multiplied by those of_all.
   CLIKA_INLINE void scales(int b, float (&scale)[2][2], float (&minimum)[2]) const {
-    scale[0][0] = low_half(d.w[b]);
-    scale[1][0] = high_half(d.w[b]);
+    scale[0][0] = low_half(d.x[b]);
+    scale[1][0] = high_half(d.x[b]);
     if constexpr (kMinimum) {
-      minimum[0] = -low_half(m.w[b]);
-      minimum[1] = -high_half(m.w[b]);
+      minimum[0] = -low_half(m.x[b]);
+      minimum[1] = -high_half(m.x[b]);
     }
   }
 };
@@ -256,13 +256,13 @@ struct TiledSixBits {
     for (int h = 0; h < 2; ++h) s[h] = *reinterpret_cast<const Words4*>(step + Plane::kBytes + lane / 4 * 32 + h * 16);
   }
   template <class T>
-  CLIKA_INLINE void fragments(int b, u32* a) const {
+  CLIKA_INLINE void fragments(int b, u32 (&a)[2][4]) const {
     codes.template fragments<T, 0>(b, a);
   }
   CLIKA_INLINE void scales(int b, float (&scale)[2][2], float (&minimum)[2]) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const u32* w = s[h].w;
+      const u32* w = s[h].x;
       // Four at a time; those of one step are computed once, as b is a constant there.
       const u32 scales = b < 4 ? w[1] & 0x3f3f3f3fu : (w[3] & 0x0f0f0f0fu) | (w[1] >> 2 & 0x30303030u);
       const u32 minima = b < 4 ? w[2] & 0x3f3f3f3fu : (w[3] >> 4 & 0x0f0f0f0fu) | (w[2] >> 2 & 0x30303030u);
@@ -273,8 +273,8 @@ struct TiledSixBits {
   CLIKA_INLINE void of_all(float (&scale)[2], float (&minimum)[2]) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      scale[h] = low_half(s[h].w[0]);
-      minimum[h] = high_half(s[h].w[0]);
+      scale[h] = low_half(s[h].x[0]);
+      minimum[h] = high_half(s[h].x[0]);
     }
   }
 };
@@ -325,7 +325,7 @@ struct TiledQ6_K {
     d = *reinterpret_cast<const u32*>(step + Plane::kBytes + 256 + lane / 4 * 4);
   }
   template <class T>
-  CLIKA_INLINE void fragments(int b, u32* a) const {
+  CLIKA_INLINE void fragments(int b, u32 (&a)[2][4]) const {
     codes.template fragments<T, 32>(b, a);
   }
   CLIKA_INLINE void scales(int b, float (&scale)[2][2], float (&)[2]) const {
@@ -333,7 +333,7 @@ struct TiledQ6_K {
     for (int h = 0; h < 2; ++h) {
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
-        scale[h][k] = byte_to_float(s[h].w[b / 2] ^ 0x80808080u, b % 2 * 2 + k, 128.0f);
+        scale[h][k] = byte_to_float(s[h].x[b / 2] ^ 0x80808080u, b % 2 * 2 + k, 128.0f);
       }
     }
   }

@@ -73,7 +73,7 @@ CLIKA_INLINE void decode_row(const Decode& d, const Weight& weight, i64 row, i64
       Words4 words;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        words.w[i] = d.out_dtype == kFloat16 ? pair_of<f16>(x[2 * i], x[2 * i + 1]) : pair_of<bf16>(x[2 * i], x[2 * i + 1]);
+        words.x[i] = d.out_dtype == kFloat16 ? pair(x[2 * i], x[2 * i + 1], f16{}) : pair(x[2 * i], x[2 * i + 1], bf16{});
       }
       *reinterpret_cast<Words4*>(out + c * bytes) = words;
     } else {
