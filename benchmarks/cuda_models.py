@@ -72,14 +72,11 @@ def ceilings(device: Any, small: bool) -> dict[str, float]:
             best = min(best, (time.perf_counter() - start) / repeat)
         return best
 
-    size = 1 << (12 if small else 29)
-    source = crt.ones(size, dtype=crt.bfloat16, device=device)
-    copied = 2 * source.nbytes / seconds(lambda: source.to(device, copy=True), 10)
-    del source
     n = 64 if small else 8192
     square = crt.ones(n, n, dtype=crt.bfloat16, device=device)
     multiplied = 2 * n**3 / seconds(lambda: crt.matmul(square, square), 10)
-    crt.empty_cache(device)
+    square = crt.ones(1 << (12 if small else 29), dtype=crt.bfloat16, device=device)
+    copied = 2 * square.nbytes / seconds(lambda: square.to(device, copy=True), 10)
     return {"copy_bytes_s": copied, "bf16_flop_s": multiplied}
 
 
@@ -343,6 +340,7 @@ def main() -> int:
     small = all(name.startswith("tiny") for name in options.models)
     begun = time.perf_counter()
     top = ceilings(device, small)
+    crt.empty_cache(device)
     print(f"{facts.name}: copy {top['copy_bytes_s'] / 1e12:.2f} TB/s, bfloat16 products "
           f"{top['bf16_flop_s'] / 1e12:.0f} TFLOP/s", flush=True)  # fmt: skip
     rows: list[dict[str, Any]] = []
