@@ -15,6 +15,7 @@ using clika_device::Scores;
 constexpr int kSizes[] = {64, 128, 256};  // elements of a row that there are programs for
 constexpr int64_t kSplit = 128;           // positions
 constexpr int kDecodeShared = 10752;         // of a block of decode, besides its stages
+constexpr int64_t kMostInY = 65535;      // blocks of a grid
 constexpr int64_t kMostParts = int64_t{256} << 20;
 
 Program* decode[2][3];
@@ -98,8 +99,8 @@ int32_t run_items(const clika_call* call, Attention& a, bool tensor_cores, bool 
     program = decode[a.query_dtype == CLIKA_BFLOAT16 ? 0 : 1][variant];
     const int stage = (2 * (size > 128 ? 32 : 64) + (a.rows > 8 ? 16 : 8)) * stride_of(size);
     const int room = (device.shared_memory() + 1024) / 2 - 1024 - kDecodeShared;  // of two blocks of a multiprocessor
-    a.tile = std::max(2, std::min(4, room / stage));
-    shared = static_cast<unsigned>(a.tile * stage);
+    a.stages = std::max(2, std::min(4, room / stage));
+    shared = static_cast<unsigned>(a.stages * stage);
   } else {
     const auto words = [&](int tile) {
       const int key = static_cast<int>(over(a.size, 4) * 4 + 4), value = static_cast<int>(over(a.value_size, 4) * 4);
@@ -210,6 +211,7 @@ bool as_blocks(const clika_call* call, Attention& a) {
     return v.rank >= from_end ? v.shape[v.rank - from_end] : 1;
   };
   const int64_t heads = size_at(out, 3), sequences = size_at(out, 4);
+  if (heads > kMostInY) return false;
   const bool grouped = attr_int(call, 1, 0) != 0 && out.rank > 2;
   a.kv_heads = static_cast<int>(grouped ? size_at(key, 3) : heads);
   a.group = static_cast<int>(heads / a.kv_heads);

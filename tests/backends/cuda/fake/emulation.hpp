@@ -206,7 +206,7 @@ inline void multiply_emulated(float (&d)[4], const uint32_t (&a)[4], uint32_t b0
   emulated::wait(emulated::kAtWarp);
 }
 inline void copy_async(void* to, const void* from, bool there) {
-  if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) % 16 != 0) __builtin_trap();
+  if ((reinterpret_cast<uintptr_t>(to) | (there ? reinterpret_cast<uintptr_t>(from) : 0)) % 16 != 0) __builtin_trap();
   emulated::running->copies.push_back({to, from, there, emulated::running->sets});
 }
 inline void end_copies() { ++emulated::running->sets; }

@@ -19,9 +19,6 @@ CLIKA_INLINE int checked_length(const Attention& a, int length) {
   if (length < 0 || length > room) report(a.reporter.to, kIndexOutside, a.reporter.op, length, room + 1);
   return clamp_to(length, 0, room);
 }
-CLIKA_INLINE int length_of(const Attention& a, int sequence) {
-  return a.kv_lens == nullptr ? a.page : checked_length(a, a.kv_lens[sequence * a.length_step]);
-}
 CLIKA_INLINE int low_of(const Attention& a, int position) {
   return a.window > 0 && position >= a.window ? position - a.window + 1 : 0;
 }

@@ -37,7 +37,8 @@ struct Attention {
   int span;          // positions of a split
   int most_splits, part_row;
   int rows, row_groups;  // query heads that go together, and how many times that takes for one group
-  int tile;              // positions that are in shared memory at a time, or stages of them
+  int tile;              // positions that are in shared memory at a time
+  int stages;            // tiles that are
   int query_dtype, key_dtype, value_dtype, sink_dtype;
   float scale;            // of scores, or of what tanh is taken of
   float softcap;          // 0: none

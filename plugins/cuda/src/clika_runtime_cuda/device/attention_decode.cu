@@ -15,31 +15,33 @@ constexpr int kOwn = kTile / 4;           // of a warp
 constexpr int kNear = kOwn / 8;
 constexpr int kWeightStride = kTile * 2 + 16;
 
-// What is copied to the stages, two sets of which are known ahead.
-struct Source {
-  i64 query;  // of the first row
-  int kv_head, rows;
+// A tile that is known ahead: positions from `at` on of an item. valid 0: the block has no more.
+struct Step {
+  Item item;
+  int at, valid;
+
+  CLIKA_INLINE bool first() const { return at <= item.from; }
+  CLIKA_INLINE bool last() const { return at + kTile >= item.to; }
 };
 
 // The tiles of a block, one after the other.
 struct Cursor {
-  Item item;
-  int number, at;
+  Step step;
+  int number;
 
   CLIKA_INLINE void start(const Work<kThreads>& work, const Attention& a, int from) {
     number = from;
-    if (number >= work.total) return;
-    item = work.item(a, number);
-    at = item.from / kTile * kTile;
+    step.valid = number < work.total;
+    if (step.valid == 0) return;
+    step.item = work.item(a, number);
+    step.at = step.item.from / kTile * kTile;
   }
-  CLIKA_INLINE bool valid(const Work<kThreads>& work) const { return number < work.total; }
-  CLIKA_INLINE bool last() const { return at + kTile >= item.to; }
   CLIKA_INLINE void advance(const Work<kThreads>& work, const Attention& a) {
-    if (number >= work.total) return;
-    if (last()) {
+    if (step.valid == 0) return;
+    if (step.last()) {
       start(work, a, number + gridDim.x);
     } else {
-      at += kTile;
+      step.at += kTile;
     }
   }
 };
@@ -58,7 +60,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_decode(const __grid_
   CLIKA_DYNAMIC_SHARED(memory);
   __shared__ Work<kThreads> work;
   __shared__ RowOffsets places[4][kTile];
-  __shared__ Source sources[4];
+  __shared__ Step steps[8];
   __shared__ float warp_tops[4][16], warp_sums[4][16];
   __shared__ Words4 weight_rows[kWeightStride];
   char* weights = reinterpret_cast<char*>(weight_rows);
@@ -70,83 +72,76 @@ extern "C" __global__ void __launch_bounds__(128) attention_decode(const __grid_
   const auto* values = static_cast<const T*>(a.values);
 
   work.find(a);
-  Cursor ahead, now;
-  now.start(work, a, blockIdx.x);
-  ahead = now;
+  Cursor ahead;
+  ahead.start(work, a, blockIdx.x);
 
-  const auto look_up = [&] {
-    if (!ahead.valid(work) || tid >= kTile) return Place{0, -1};
-    return place_of(a, ahead.item.seen.sequence, ahead.at + tid, ahead.item.from, ahead.item.to);
+  // What is known ahead is written down for all threads; the table's answer takes its time, and is written a tile later.
+  const auto look_up = [&](int tile) {
+    const Step& step = ahead.step;
+    Place place = {0, -1};
+    if (step.valid != 0 && tid < kTile) {
+      place = place_of(a, step.item.seen.sequence, step.at + tid, step.item.from, step.item.to);
+    }
+    if (tid == 0) steps[tile & 7] = step;
+    ahead.advance(work, a);
+    return place;
   };
-  const auto source = [&] {
-    if (!ahead.valid(work)) return Source{0, 0, -1};
-    return Source{ahead.item.token * a.query_token + ahead.item.head * a.query_head, ahead.item.kv_head, ahead.item.rows};
-  };
-  const auto announce = [&](int tile, const Place& place, const Source& from) {
+  const auto announce = [&](int tile, const Place& place) {
     if (tid < kTile) places[tile & 3][tid] = offsets_of(a, place);
-    if (tid == 0) sources[tile & 3] = from;
   };
   const auto copy = [&](int tile, int stage) {
-    const Source from = sources[tile & 3];
-    if (from.rows >= 0) {
+    const Step& step = steps[tile & 7];
+    if (step.valid != 0) {
       char* to = memory + stage * stage_bytes;
       const int chunk = tid % Row::kChunks;
       const bool key_there = chunk * 8 < a.size, value_there = chunk * 8 < a.value_size;
-      const T* key = keys + from.kv_head * a.key_head + chunk * 8;
-      const T* value = values + from.kv_head * a.value_head + chunk * 8;
+      const T* key = keys + step.item.kv_head * a.key_head + chunk * 8;
+      const T* value = values + step.item.kv_head * a.value_head + chunk * 8;
 #pragma unroll
-      for (int row = tid / Row::kChunks; row < kTile; row += kThreads / Row::kChunks) {
+      for (int k = 0; k < kTile * Row::kChunks / kThreads; ++k) {
+        const int row = tid / Row::kChunks + k * (kThreads / Row::kChunks);
         const RowOffsets at = places[tile & 3][row];
         const bool there = at.key >= 0;
-        copy_async(to + Row::at(row, chunk), there && key_there ? key + at.key : keys, there && key_there);
-        copy_async(to + Row::at(kTile + row, chunk), there && value_there ? value + at.value : values,
-                   there && value_there);
+        copy_async(to + Row::at(row, chunk), key + at.key, there && key_there);
+        copy_async(to + Row::at(kTile + row, chunk), value + at.value, there && value_there);
       }
+      const T* query = queries + step.item.token * a.query_token + step.item.head * a.query_head + chunk * 8;
       for (int row = tid / Row::kChunks; row < query_rows; row += kThreads / Row::kChunks) {
-        const bool there = row < from.rows && chunk * 8 < a.size;
-        const T* q = there ? queries + from.query + row * a.query_head + chunk * 8 : queries;
-        copy_async(to + Row::at(2 * kTile + row, chunk), q, there);
+        const bool there = row < step.item.rows && key_there;
+        copy_async(to + Row::at(2 * kTile + row, chunk), query + row * a.query_head, there);
       }
     }
     end_copies();
   };
 
   // The table is read for the first tiles at once.
-  Place early[kMostStages + 1];
-  Source early_source[kMostStages + 1];
+  Place early[kMostStages];
 #pragma unroll
-  for (int k = 0; k <= kMostStages; ++k) {
-    if (k > a.tile) continue;
-    early[k] = look_up();
-    early_source[k] = source();
-    ahead.advance(work, a);
+  for (int k = 0; k < kMostStages; ++k) {
+    if (k < a.stages) early[k] = look_up(k);
   }
-  Place next = {0, -1};
-  Source next_source = {0, 0, -1};
+  Place next = look_up(a.stages);
 #pragma unroll
-  for (int k = 0; k <= kMostStages; ++k) {
-    if (k < a.tile) announce(k, early[k], early_source[k]);
-    if (k != a.tile) continue;
-    next = early[k];
-    next_source = early_source[k];
+  for (int k = 0; k < kMostStages; ++k) {
+    if (k < a.stages) announce(k, early[k]);
   }
   __syncthreads();
-  for (int k = 0; k < a.tile - 1; ++k) copy(k, k);
+  for (int k = 0; k < a.stages - 1; ++k) copy(k, k);
 
   float top[2] = {}, sum[2] = {};
   float total[D / 32][4] = {};
-  int stage = 0, free_stage = a.tile - 1;
-  for (int tile = 0; now.valid(work); ++tile) {
-    wait_for_stage(a.tile);
+  int stage = 0, free_stage = a.stages - 1;
+  for (int tile = 0; steps[tile & 7].valid != 0; ++tile) {
+    wait_for_stage(a.stages);
     __syncthreads();
-    copy(tile + a.tile - 1, free_stage);
-    announce(tile + a.tile, next, next_source);
-    next = look_up();
-    next_source = source();
-    ahead.advance(work, a);
+    copy(tile + a.stages - 1, free_stage);
+    announce(tile + a.stages, next);
+    next = look_up(tile + a.stages + 1);
 
+    const Step& now = steps[tile & 7];
     const Item& i = now.item;
-    if (now.at <= i.from) {
+    const int from = i.from, to = i.to;
+    if (now.first()) {
       for (int h = 0; h < 2; ++h) {
         top[h] = -CLIKA_INFINITY;
         sum[h] = 0.0f;
@@ -188,7 +183,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_decode(const __grid_
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int position = now.at + warp * kOwn + n * 8 + 2 * (lane & 3) + (e & 1);
-        const bool there = position >= i.from && position < i.to;
+        const bool there = position >= from && position < to;
         score[n][e] = there ? fast_score_of(a, score[n][e]) : -CLIKA_INFINITY;
         higher[e >> 1] = fmaxf(higher[e >> 1], score[n][e]);
       }
@@ -272,8 +267,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_decode(const __grid_
       }
       if (i.splits > 1) arrive(a, i);
     }
-    now.advance(work, a);
-    stage = stage + 1 == a.tile ? 0 : stage + 1;
-    free_stage = free_stage + 1 == a.tile ? 0 : free_stage + 1;
+    stage = stage + 1 == a.stages ? 0 : stage + 1;
+    free_stage = free_stage + 1 == a.stages ? 0 : free_stage + 1;
   }
 }

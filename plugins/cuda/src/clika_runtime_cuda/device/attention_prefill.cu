@@ -30,36 +30,41 @@ CLIKA_INLINE bool find_tile(const Attention& a, int each, TokenTile* t) {
     sequence = number / tiles;
     tile = number - sequence * tiles;
     t->token = 0;
+    t->length = a.page;
     if (sequence >= a.sequences) return false;
   } else {
-    __shared__ int found[2];
+    __shared__ int found[5];
     if (threadIdx.x == 0) found[0] = -1;
     for (int base = 0, before = 0; base < a.sequences && before <= number; base += kThreads) {
       const int b = base + static_cast<int>(threadIdx.x);
-      int tiles = 0, last;
+      int tiles = 0, first = 0, tokens = 0, length = 0, last;
       if (b < a.sequences) {
-        const int first = clamp_to(first_token(a, b), 0, a.tokens), end = clamp_to(first_token(a, b + 1), first, a.tokens);
-        tiles = (end - first + each - 1) / each;
+        first = clamp_to(first_token(a, b), 0, a.tokens);
+        tokens = clamp_to(first_token(a, b + 1), first, a.tokens) - first;
+        length = a.kv_lens[b * a.length_step];
+        tiles = (tokens + each - 1) / each;
       }
       const int end = before + running_sum<kThreads>(tiles, &last);
       if (number < end && number >= end - tiles) {
         found[0] = b;
         found[1] = number - (end - tiles);
+        found[2] = first;
+        found[3] = tokens;
+        found[4] = checked_length(a, length);
       }
       before += last;
     }
     __syncthreads();
     sequence = found[0];
     tile = found[1];
+    t->token = found[2];
+    count = found[3];
+    t->length = found[4];
     if (sequence < 0) return false;
-    const int first = clamp_to(first_token(a, sequence), 0, a.tokens);
-    count = clamp_to(first_token(a, sequence + 1), first, a.tokens) - first;
-    t->token = first;
   }
   t->sequence = sequence;
   t->first = tile * each;
   t->count = count - t->first < each ? count - t->first : each;
-  t->length = length_of(a, sequence);
   t->position = t->first + (a.aligned_ends != 0 ? t->length - count : 0);
   return true;
 }
@@ -96,12 +101,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) attention_prefil
     if (tile < tiles) {
       char* to = memory + (tile & 1) * kStageBytes;
 #pragma unroll
-      for (int row = tid / Row::kChunks; row < kTile; row += kThreads / Row::kChunks) {
+      for (int k = 0; k < kTile * Row::kChunks / kThreads; ++k) {
+        const int row = tid / Row::kChunks + k * (kThreads / Row::kChunks);
         const RowOffsets at = places[tile & 1][row];
         const bool there = at.key >= 0;
-        copy_async(to + Row::at(row, chunk), there && key_there ? keys + at.key : a.keys, there && key_there);
-        copy_async(to + Row::at(kTile + row, chunk), there && value_there ? values + at.value : a.values,
-                   there && value_there);
+        copy_async(to + Row::at(row, chunk), keys + at.key, there && key_there);
+        copy_async(to + Row::at(kTile + row, chunk), values + at.value, there && value_there);
       }
     }
     end_copies();
@@ -115,8 +120,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) attention_prefil
     for (int row = tid / Row::kChunks; row < kRows; row += kThreads / Row::kChunks) {
       const int token = row / a.rows, head = row - token * a.rows;
       const bool there = token < t.count && head < heads && chunk * 8 < a.size;
-      copy_async(query_rows + Row::at(row, chunk), there ? from + token * a.query_token + head * a.query_head : a.query,
-                 there);
+      copy_async(query_rows + Row::at(row, chunk), from + token * a.query_token + head * a.query_head, there);
     }
   }
   if (tid < kTile) {

@@ -39,7 +39,7 @@ CLIKA_INLINE void multiply(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, f16
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-// 16 bytes of zeros, or of `from`; both are aligned to 16 bytes.
+// 16 bytes of `from`, or of zeros: then nothing is read. Both are aligned to 16 bytes.
 CLIKA_INLINE void copy_async(void* to, const void* from, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(there ? 16 : 0)
                : "memory");
