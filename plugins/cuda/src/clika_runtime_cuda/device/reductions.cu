@@ -219,6 +219,39 @@ struct fold_logsumexp {
   }
 };
 
+// The p-norm; the number of a fold is p.
+template <class C>
+struct fold_vector_norm {
+  enum { kNothing, kSum, kLargest, kSmallest };
+  struct State {
+    double value;
+    i64 kind;
+  };
+  static CLIKA_INLINE State start() { return {0.0, kNothing}; }
+  static CLIKA_INLINE State join(State a, State b) {
+    if (a.kind == kNothing) return b;
+    if (b.kind == kNothing) return a;
+    if (a.kind == kSum) return {a.value + b.value, kSum};
+    if (a.value != a.value) return a;
+    const bool second = b.value != b.value || (a.kind == kLargest ? b.value > a.value : b.value < a.value);
+    return second ? b : a;
+  }
+  static CLIKA_INLINE State fold(State s, C x, i64, double p) {
+    const double a = fabs(static_cast<double>(x));
+    if (isinf(p)) return join(s, {a, p > 0.0 ? kLargest : kSmallest});
+    const double term = p == 2.0 ? a * a : p == 1.0 ? a : p == 0.0 ? (a != 0.0 ? 1.0 : 0.0) : pow(a, p);
+    return join(s, {term, kSum});
+  }
+  static CLIKA_INLINE void result(State s, const Reduction& r, i64 at) {
+    const double p = r.f;
+    double value = s.value;
+    if (s.kind == kNothing && p < 0.0) value = static_cast<double>(CLIKA_INFINITY);
+    else if (p == 2.0) value = sqrt(value);
+    else if (p != 0.0 && p != 1.0 && !isinf(p)) value = pow(value, 1.0 / p);
+    fold_sum<C>::put(r.out, r.out_dtype, at, value);
+  }
+};
+
 using Op = CLIKA_OP<CLIKA_C>;
 using State = typename Op::State;
 
