@@ -24,6 +24,7 @@ CLIKA_INLINE void put(const View& v, i64 at, C x) {
 // An element of a view in one piece.
 template <class C>
 CLIKA_INLINE C item_of(const View& v, i64 offset) {
+  if (v.is_number != 0) return load<C>(&v.number, v.dtype);
   return load<C>(static_cast<const char*>(v.data) + offset * bytes_of(v.dtype), v.dtype);
 }
 template <class C>
