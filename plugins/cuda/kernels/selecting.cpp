@@ -261,24 +261,21 @@ int32_t check_ends(const clika_call* call, const char* op, double low, double hi
 int32_t run_histc(const clika_call* call) {
   General g = general_of(call, "histc");
   const bool wide = call->inputs[0].dtype == CLIKA_FLOAT64;
-  double ends[2] = {scalar_float(call, 0, 0.0), scalar_float(call, 1, 0.0)};
-  for (double& end : ends) end = wide ? end : static_cast<float>(end);
-  if (ends[0] == ends[1] && elements(call->inputs[0]) > 0) {
-    if (const int32_t status = find_ends(call, "histc", ends_of_reals, &g, ends)) return status;
-  }
-  if (ends[0] == ends[1]) {
-    ends[0] -= 1.0;
-    ends[1] += 1.0;
-  }
-  if (const int32_t status = check_ends(call, "histc", ends[0], ends[1])) return status;
-  g.f[0] = ends[0];
-  g.f[1] = ends[1];
+  for (uint32_t k = 0; k < 2; ++k) g.f[k] = wide ? scalar_float(call, k, 0.0) : static_cast<float>(scalar_float(call, k, 0.0));
+  if (!(g.f[0] <= g.f[1]) || std::isinf(g.f[0]) || std::isinf(g.f[1])) return check_ends(call, "histc", g.f[0], g.f[1]);
   g.i[0] = elements(call->inputs[0]);
   g.i[1] = g.n;
   if (g.n == 0) return CLIKA_OK;
   g.room[0] = room_for<int64_t>(call, g.n);
   if (g.room[0] == nullptr) return CLIKA_UNAVAILABLE;
   if (const int32_t status = clear(call, "histc", g.room[0], g.n * 8)) return status;
+  if (g.f[0] == g.f[1] && g.i[0] > 0) {  // the ends of what is there, found on the device
+    General ends = g;
+    ends.room[0] = g.room[1] = room_for<double>(call, 2);
+    if (g.room[1] == nullptr) return CLIKA_UNAVAILABLE;
+    const int32_t status = launch(call, "histc", ends_of_reals, {1}, g.i[0] <= 1024 ? 64 : 512, &ends);
+    if (status != CLIKA_OK) return status;
+  }
   if (g.i[0] > 0) {
     const int32_t status = launch(call, "histc", histc_counts, {blocks_for(call, g.i[0], 256)}, 256, &g);
     if (status != CLIKA_OK) return status;

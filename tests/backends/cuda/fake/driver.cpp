@@ -147,6 +147,12 @@ bool is_pinned(const void* data) {
   --found;
   return at < found->first + found->second;
 }
+// With FAKE_CUDA_IDLE nothing is compiled, no kernel runs, and what is read of the device is 0: what is asked is which
+// operators have a kernel.
+bool idle() {
+  static const bool asked = std::getenv("FAKE_CUDA_IDLE") != nullptr;
+  return asked;
+}
 // Whether a word of a launch's argument is an address that a GPU cannot reach: memory of this process that is no block
 // of a device. Numbers are no such words: they lie below, above, or where nothing is mapped.
 bool is_out_of_reach(Pointer word) {
@@ -359,6 +365,10 @@ API Result cuMemcpyDtoHAsync_v2(void* to, Pointer from, size_t bytes, void* stre
   ENTER("cuMemcpyDtoHAsync");
   if (!inside(from, bytes)) return 1;
   if (!is_pinned(to) && spoils(stream_of(stream))) return 900;
+  if (idle()) {
+    std::memset(to, 0, bytes);
+    return 0;
+  }
   put(stream_of(stream), [=] {
     std::memcpy(to, reinterpret_cast<void*>(from), bytes);
     return 0;
@@ -505,6 +515,10 @@ API Result cuEventDestroy_v2(void* event) {
 API Result cuModuleLoadData(void** module, const void* image) {
   ENTER("cuModuleLoadData");
   UNRECORDED
+  if (idle()) {
+    *module = new Module{nullptr};
+    return 0;
+  }
   const char* bytes = static_cast<const char*>(image);
   uint64_t size = 0;
   if (std::memcmp(bytes, "FAKECUBN", 8) != 0) return 209;
@@ -522,6 +536,10 @@ API Result cuModuleLoadData(void** module, const void* image) {
 }
 API Result cuModuleGetFunction(void** function, void* module, const char* name) {
   ENTER("cuModuleGetFunction");
+  if (idle()) {
+    *function = new Function{nullptr, 0, name};
+    return 0;
+  }
   void* library = static_cast<Module*>(module)->library;
   auto run = reinterpret_cast<decltype(Function::run)>(dlsym(library, (std::string("run_") + name).c_str()));
   const auto* bytes = static_cast<const size_t*>(dlsym(library, (std::string("bytes_") + name).c_str()));
@@ -535,6 +553,7 @@ API Result cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz,
   ENTER("cuLaunchKernel");
   const auto* known = static_cast<const Function*>(function);
   if (bx * by * bz > 1024 || by != 1 || bz != 1 || gx == 0 || gy == 0 || gz == 0 || gy > 65535 || gz > 65535) return 1;
+  if (idle()) return 0;
   auto argument = std::make_shared<std::string>(static_cast<const char*>(arguments[0]), known->bytes);
   launches += known->name + "\n";
   put(stream_of(stream), [=] {

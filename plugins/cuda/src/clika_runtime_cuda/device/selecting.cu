@@ -193,10 +193,20 @@ extern "C" __global__ void look_up(const __grid_constant__ General g) {
 }
 
 // ---------------------------------------------------------------- histograms
-// i[0] elements into i[1] bins; room[0]: counts, from 0.
+// i[0] elements into i[1] bins from f[0] to f[1], or between the ends in room[1]; room[0]: counts, from 0.
 template <class C>
 CLIKA_INLINE void count_even(const General& g) {
-  const C low = static_cast<C>(g.f[0]), high = static_cast<C>(g.f[1]), bins = static_cast<C>(g.i[1]);
+  const double* ends = static_cast<const double*>(g.room[1]);
+  C low = static_cast<C>(ends != nullptr ? ends[0] : g.f[0]), high = static_cast<C>(ends != nullptr ? ends[1] : g.f[1]);
+  const C bins = static_cast<C>(g.i[1]);
+  if (low == high) {
+    low -= C(1);
+    high += C(1);
+  }
+  if (!(low <= high) || isinf(low) || isinf(high)) {
+    report(g.reporter.to, kRefusedValue, g.reporter.op, 0, 0);
+    return;
+  }
   for (i64 at = first_of_thread(); at < g.i[0]; at += threads_of_grid()) {
     const C x = value_of<C>(g.in[0], at);
     if (!(x >= low && x <= high)) continue;
