@@ -56,11 +56,15 @@ int64_t parts_of(const Input& x) { return x.dtype() == CLIKA_FLOAT32 ? 3 : 1; }
 // Tokens that are multiplied by the tensor cores' kernel, several launches together. Beyond them a dense product costs less:
 // for a packed weight writing and reading its dense form is the price of some eight launches, for float32 of more.
 int64_t most_few(const Input& x, const clika_value& weight) {
-  if (x.dtype() == CLIKA_FLOAT32) return 60;
-  return weight.scheme == CLIKA_DENSE ? 16 : 64;
+  const bool wide = x.dtype() == CLIKA_FLOAT32;
+  if (weight.scheme == CLIKA_DENSE) return wide ? 20 : 16;
+  return wide ? 60 : 64;
 }
 // Columns of one launch, as an exponent over 8: what registers suffice for.
-int most_width(int32_t dtype, bool gated) { return (dtype == CLIKA_FLOAT32 ? 1 : 2) - (gated ? 1 : 0); }
+int most_width(int32_t dtype, bool gated, int32_t scheme) {
+  const int width = (dtype == CLIKA_FLOAT32 ? 1 : 2) - (gated ? 1 : 0);
+  return scheme == CLIKA_DENSE ? std::min(width, 1) : width;
+}
 // Warps of a multiprocessor that have enough on its way to keep the memory busy, each with a step of 128 or 256 columns: the
 // fewer, the more registers for one.
 int warps_resident(int32_t scheme, int width) {
@@ -98,7 +102,7 @@ int32_t run_tiles(const clika_call* call, const char* op, const Input& x, const 
   const bool gated = activation >= 0;
   const clika_value& weight = *jobs[0].weight;
   const int warps = warps_of(x, weight);
-  int most = most_width(x.dtype(), gated);
+  int most = most_width(x.dtype(), gated, weight.scheme);
   const size_t most_shared = static_cast<size_t>(device_of(call).shared_memory());
   while (most > 0 && shared_of(weight, warps, gated, most) > most_shared) --most;
   const int64_t at_once = (8 << most) / parts_of(x);
@@ -319,8 +323,7 @@ void add_tiles(Registry& registry, const std::string& form, int scheme) {
       {"bf16", CLIKA_BFLOAT16}, {"f16", CLIKA_FLOAT16}, {"float", CLIKA_FLOAT32}};
   for (const auto& [name, dtype] : inputs) {
     for (const bool gated : {false, true}) {
-      for (int width = 0; width <= most_width(dtype, gated); ++width) {
-        if (scheme == CLIKA_DENSE && width == 2) continue;  // see most_few
+      for (int width = 0; width <= most_width(dtype, gated, scheme); ++width) {
         const std::string defines = "CLIKA_FORM=" + form + " CLIKA_X=" + name + " CLIKA_TILES=" + std::to_string(1 << width) +
                                     " CLIKA_WEIGHTS=" + (gated ? "2" : "1") +
                                     " CLIKA_WARPS=" + std::to_string(warps_resident(scheme, width));

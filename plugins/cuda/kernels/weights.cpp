@@ -17,6 +17,7 @@ Program* unpackers[kSchemeCount];
 void add_programs(Registry& registry, const std::string& weight, WeightPrograms* out) {
   const std::string defines = "CLIKA_WEIGHT=" + weight;
   out->decode = registry.program("weights", defines, "decode_rows");
+  out->tiles = registry.program("weights", defines, "decode_tiles");
   out->embedding = registry.program("weights", defines, "embedding_rows");
   out->one = registry.program("weights", defines, "products_one");
   out->eight = registry.program("weights", defines, "products_eight");
@@ -124,6 +125,12 @@ int32_t decode(const clika_call* call, const char* op, const clika_value& weight
   d.count = count;
   d.out_dtype = dtype;
   if (count == 0 || d.columns == 0) return CLIKA_OK;
+  if (weight.layout == kTiledLayout && first % kTileRows == 0 && (kFloats3 & bit(dtype)) != 0 &&
+      reinterpret_cast<uintptr_t>(out) % 8 == 0) {
+    const int64_t step = std::max<int64_t>(128, clika_block_of(weight.scheme).columns);
+    const int64_t warps = (count + kTileRows - 1) / kTileRows * ((d.columns + step - 1) / step);
+    return launch(call, op, programs->tiles, {static_cast<unsigned>((warps + 7) / 8)}, 256, &d);
+  }
   const int64_t pieces = (d.columns + 2047) / 2048;
   return launch(call, op, programs->decode, {static_cast<unsigned>(count * pieces)}, 256, &d);
 }

@@ -18,6 +18,7 @@ constexpr uint64_t kWeightSchemes = CLIKA_BIT(CLIKA_DENSE) | kPackedSchemes;
 // Kernels of weights.cu for one form.
 struct WeightPrograms {
   Program* decode = nullptr;
+  Program* tiles = nullptr;  // of whole tiles
   Program* embedding = nullptr;
   Program* one = nullptr;
   Program* eight = nullptr;

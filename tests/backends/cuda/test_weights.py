@@ -169,6 +169,25 @@ for dtype, rows, eps in ((crt.float32, 600, 2.0**-21), (crt.bfloat16, 1030, 2.0*
     assert all(answer)
 
 
+def test_many_tokens_without_the_library(machine, tmp_path):
+    """Every form has a way of its own, if a slow one."""
+    answer = machine.ask(
+        START
+        + """
+answer = []
+published, values, _ = weight("Q8_0", 20, 3)
+dense = drawn(20, 96).to(crt.bfloat16)
+weights = ((published, values), (pack_weight(published), values), (dense.to("cuda"), number(dense)))
+for there, known in weights:
+    for dtype, eps in ((crt.bfloat16, 2.0**-8), (crt.float32, 2.0**-21)):
+        x = drawn(70, 96).to(dtype)
+        answer.append(close(crt.linear(x.to("cuda"), there), number(x), known, eps))
+""",
+        CLIKA_RT_CUDA_CUBLASLT=str(tmp_path / "none.so"),
+    )
+    assert answer == [True] * 6
+
+
 def test_forms_of_our_own_are_the_cpu_backend_s(machine):
     """The gguf package does not know them; NaN codes and scales among the random bytes."""
     answer = machine.ask(

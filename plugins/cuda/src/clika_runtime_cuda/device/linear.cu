@@ -1,10 +1,10 @@
 // Products of few tokens with weights, by tensor cores: 16 rows of a weight are the left operand, tokens the right one.
 //
 // A block takes 16 rows (of a gated product: 16 of both weights) after the other, its warps share the columns step by step,
-// and the sums of the warps are added up in order. What a token gets is independent of the others and of the number of tokens. Codes
-// of packed weights are whole numbers that a 16-bit float holds, so the products of a sub-block are those of the codes
-// and take their scale, in float32, afterwards: nothing is rounded but sums. float32 inputs are three bfloat16 whose sum
-// they are: three columns of the right operand.
+// and the sums of the warps are added up in order. What a token gets is independent of the others and of their number.
+// Codes of packed weights are whole numbers that a 16-bit float holds, so the products of a sub-block are those of the
+// codes and take their scale, in float32, afterwards: nothing is rounded but sums. float32 inputs are three bfloat16 whose
+// sum they are: three columns of the right operand.
 //
 // CLIKA_FORM: Dense, or a layout of tiles.cuh; CLIKA_X: bf16, f16 or float, the input's type; CLIKA_TILES: columns of the
 // right operand / 8; CLIKA_WEIGHTS: 1, or 2 of a gated product; CLIKA_WARPS: of a multiprocessor.
@@ -171,15 +171,15 @@ CLIKA_INLINE void add_step(const F& form, const Linear& p, int step, int lane, c
       if (F::kStep == 256 || k < columns) {  // a step of 256 columns is there or not
         load_eight<F::kShared != 16>(static_cast<const X*>(p.input) + rows[n] + k, part_of(8 * n + lane / 4), x);
       }
-      if constexpr (F::kShared == 0) {  // no scales
+      if constexpr (F::kShared == 0 && kParts == 1) {  // no scales
         multiply(to, a[0], x[0], x[1], T{});
         multiply(to, a[1], x[2], x[3], T{});
-      } else if constexpr (F::kShared == 32) {
+      } else if constexpr (F::kShared != 16) {  // for float32 inputs the sums of tensor cores, which drop digits, stay short
         float part[4] = {};
         multiply(part, a[0], x[0], x[1], T{});
         multiply(part, a[1], x[2], x[3], T{});
 #pragma unroll
-        for (int i = 0; i < 4; ++i) to[i] += scale[i / 2][0] * part[i];
+        for (int i = 0; i < 4; ++i) to[i] += F::kShared == 0 ? part[i] : scale[i / 2][0] * part[i];
       } else {
 #pragma unroll
         for (int j = 0; j < 2; ++j) {

@@ -4,6 +4,7 @@
 
 template <class B>
 struct Published {
+  static constexpr bool kTiles = false;
   const u8* data;
   i64 blocks;
   CLIKA_INLINE Published(const void* weight, i64 columns)
@@ -18,6 +19,8 @@ struct Published {
 };
 template <class F>
 struct Tiled {
+  using Form = F;
+  static constexpr bool kTiles = true;
   const u8* data;
   i64 steps;
   CLIKA_INLINE Tiled(const void* weight, i64 columns)
@@ -49,6 +52,7 @@ CLIKA_INLINE void eight_of(const A* from, bool aligned, float* out) {
 }
 template <class A>
 struct Plain {
+  static constexpr bool kTiles = false;
   const A* data;
   i64 columns;
   CLIKA_INLINE Plain(const void* weight, i64 columns_) : data(static_cast<const A*>(weight)), columns(columns_) {}
@@ -90,6 +94,74 @@ extern "C" __global__ void __launch_bounds__(256) decode_rows(const __grid_const
   const i64 row = blockIdx.x / pieces, piece = blockIdx.x % pieces;
   decode_row(d, weight, d.first + row, row, piece * 256 + threadIdx.x, pieces * 256);
 }
+
+// Tiles of a layout from that of row `first` on, which begins one, to one of the dtypes float32, bfloat16 and float16: a warp
+// per step, a thread eight numbers of two rows at a time.
+template <class A, int kCount>
+CLIKA_INLINE void put(A* to, const float* x) {
+  A y[kCount];
+  Words2 words[sizeof(y) / 8];
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) y[i] = from_float<A>(x[i]);
+  memcpy(words, y, sizeof(y));
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(sizeof(y) / 8); ++i) reinterpret_cast<Words2*>(to)[i] = words[i];
+}
+template <class F, class A>
+CLIKA_INLINE void decode_step(const Decode& d, i64 tile, i64 step, i64 steps, int lane) {
+  F form;
+  form.load(static_cast<const u8*>(d.weight) + ((d.first / kTileRows + tile) * steps + step) * F::kBytes, lane);
+  float scales[2] = {1.0f, 1.0f}, minima[2] = {1.0f, 1.0f};
+  if constexpr (F::kFolded) form.of_all(scales, minima);
+  const int g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int b = 0; b < F::kStep / 32; ++b) {
+    u32 a[2][4];
+    form.template fragments<bf16>(b, a);
+    float scale[2][2] = {}, minimum[2] = {};
+    form.scales(b, scale, minimum);
+    const i64 c = step * F::kStep + 32 * b;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float x[8];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const u32 pair = a[i / 2][2 * (i % 2) + h];
+        const float by = scales[h] * scale[h][F::kShared == 16 ? i / 2 : 0], less = minima[h] * minimum[h];
+        x[2 * i] = by * __uint_as_float(pair << 16);
+        x[2 * i + 1] = by * __uint_as_float(pair & 0xffff0000u);
+        if constexpr (F::kMinima) {
+          x[2 * i] -= less;
+          x[2 * i + 1] -= less;
+        }
+      }
+      const i64 row = tile * kTileRows + g + 8 * h;
+      if (row >= d.count || c >= d.columns) continue;
+      A* to = static_cast<A*>(d.out) + row * d.columns + c;
+      if constexpr (F::kShared == 16) {
+        put<A, 4>(to + 4 * t, x);
+        put<A, 4>(to + 16 + 4 * t, x + 4);
+      } else {
+        put<A, 8>(to + 8 * t, x);
+      }
+    }
+  }
+}
+template <class W>
+CLIKA_INLINE void decode_all(const Decode& d) {
+  if constexpr (W::kTiles) {
+    using F = typename W::Form;
+    const i64 steps = (d.columns + F::kStep - 1) / F::kStep;
+    const i64 at = static_cast<i64>(blockIdx.x) * (blockDim.x >> 5) + (threadIdx.x >> 5);
+    const i64 tile = at / steps, step = at % steps;
+    if (tile * kTileRows >= d.count) return;
+    const int lane = threadIdx.x & 31;
+    if (d.out_dtype == kFloat32) decode_step<F, float>(d, tile, step, steps, lane);
+    else if (d.out_dtype == kFloat16) decode_step<F, f16>(d, tile, step, steps, lane);
+    else decode_step<F, bf16>(d, tile, step, steps, lane);
+  }
+}
+extern "C" __global__ void __launch_bounds__(256) decode_tiles(const __grid_constant__ Decode d) { decode_all<Weight>(d); }
 
 // Rows by ids: a block per id.
 extern "C" __global__ void __launch_bounds__(256) embedding_rows(const __grid_constant__ Decode d) {
