@@ -8,8 +8,10 @@ python scripts/generate_reference.py --check    exits with 1 when one is out of 
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -156,7 +158,18 @@ def page() -> str:
 
 
 # ---------------------------------------------------------------- what backends serve
-BACKENDS = ("cpu",)
+#: What CUDA leaves to the host: steps that depend on one another, with little work in each.
+_PIVOTS = "pivots follow one another; move the matrix to the CPU, where it is factored"
+_ROTATIONS = "an iteration of small dependent steps; move the matrix to the CPU"
+REFUSED_ON_CUDA = {
+    **dict.fromkeys(("det", "inv", "inv_ex", "lu_factor", "lu_factor_ex"), _PIVOTS),
+    **dict.fromkeys(("slogdet", "solve", "solve_ex"), _PIVOTS),
+    **dict.fromkeys(("eigh", "svd"), _ROTATIONS),
+    **dict.fromkeys(
+        ("cholesky", "cholesky_ex", "qr", "solve_triangular"),
+        "columns follow one another; move the matrix to the CPU",
+    ),
+}
 COLUMNS = {
     "float32": ("float32",),
     "float64": ("float64",),
@@ -189,20 +202,60 @@ def support() -> str:
         "promoted as the [operators](operators.md) say.",
         "",
     ]
-    for backend in BACKENDS:
-        table = {name: serving.served(backend, name) for name in ops.records()}
-        counts = Counter(found["float32"] for found in table.values())
-        told = ", ".join(
-            f"{counts[word]} {word}"
-            for word in (serving.NATIVELY, serving.VIEWED, serving.COMPOSED, serving.REFUSED)
-        )
-        lines += [f"## {backend}", "", f"{len(table)} operators; in float32 {told}.", ""]
-        lines += [f"| operator | {' | '.join(COLUMNS)} |", "| --- |" + " --- |" * len(COLUMNS)]
-        for name, found in table.items():
-            cells = (cell(found, group) for group in COLUMNS.values())
-            lines.append(f"| [{name}](operators.md#{name}) | {' | '.join(cells)} |")
-        lines.append("")
-    return "\n".join(lines)
+    table = {name: serving.served("cpu", name) for name in ops.records()}
+    return "\n".join([*lines, *served_by("cpu", table), *served_by_cuda()])
+
+
+def served_by(backend: str, table: dict[str, dict[str, str]]) -> list[str]:
+    counts = Counter(found["float32"] for found in table.values())
+    told = ", ".join(
+        f"{counts[word]} {word}"
+        for word in (serving.NATIVELY, serving.VIEWED, serving.COMPOSED, serving.REFUSED)
+    )
+    lines = [f"## {backend}", "", f"{len(table)} operators; in float32 {told}.", ""]
+    lines += [f"| operator | {' | '.join(COLUMNS)} |", "| --- |" + " --- |" * len(COLUMNS)]
+    for name, found in table.items():
+        cells = (cell(found, group) for group in COLUMNS.values())
+        lines.append(f"| [{name}](operators.md#{name}) | {' | '.join(cells)} |")
+    lines.append("")
+    return lines
+
+
+def served_by_cuda() -> list[str]:
+    """The table of a pretended GPU that stands idle: no GPU is needed, only the plugin and a C++
+    compiler. Without them the committed table stays."""
+    found = served_on_a_pretended_gpu()
+    if found is None:
+        kept = SUPPORT.read_text().split("\n## cuda\n", 1)
+        return ["## cuda", *kept[1].split("\n")] if len(kept) == 2 else []
+    lines = served_by("cuda", found)
+    refused = [name for name, by in found.items() if set(by.values()) == {serving.REFUSED}]
+    lines += ["Refused in every dtype, with the reason:", ""]
+    lines += [f"- {name}: {REFUSED_ON_CUDA.get(name, 'no kernel yet')}" for name in refused]
+    return [*lines, ""]
+
+
+ASKED_OF_A_GPU = """
+from clika_runtime import ops
+from clika_runtime.testing import serving
+answer = {name: serving.served("cuda", name) for name in ops.records()}
+"""
+
+
+def served_on_a_pretended_gpu() -> dict[str, dict[str, str]] | None:
+    if importlib.util.find_spec("clika_runtime_cuda") is None:
+        return None
+    sys.path.insert(0, str(ROOT))
+    from tests.backends.cuda.pretended import Machine, NoCompiler, build
+
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            build(Path(folder))
+        except NoCompiler:
+            return None
+        machine = Machine(Path(folder), Path(folder) / "cubins")
+        found: dict[str, dict[str, str]] = machine.ask(ASKED_OF_A_GPU, FAKE_CUDA_IDLE="1")
+        return found
 
 
 # ---------------------------------------------------------------- ONNX
