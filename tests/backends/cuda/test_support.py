@@ -27,7 +27,9 @@ def found(machine, generator):
 
 def test_the_committed_table_is_current(found, generator):
     page = generator.SUPPORT.read_text()
-    assert "\n".join(generator.served_by("cuda", found)) in page, "run scripts/generate_reference.py"
+    assert "\n".join(generator.served_by("cuda", found)) in page, (
+        "run scripts/generate_reference.py"
+    )
 
 
 def test_few_operators_are_refused_each_with_a_reason(found, generator):
