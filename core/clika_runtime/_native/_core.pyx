@@ -29,7 +29,7 @@ include "runtime.pxi"
 __all__ = [
     "GraphRecorder", "Mirror", "Op", "Parameter", "Plan", "Port", "Stream", "SymInt", "Tensor", "Tracer", "active_tracer",
     "async_eval", "device_count", "device_number", "device_of", "device_properties", "dispatch_counters",
-    "empty_cache", "eval", "from_blob", "from_bytes", "from_dlpack", "from_numpy", "memory_stats", "num_threads",
+    "empty_cache", "eval", "free_memory", "from_blob", "from_bytes", "from_dlpack", "from_numpy", "memory_stats", "num_threads",
     "pack_mode", "pack_weight", "plain_op", "register_backend", "synchronize", "synchronous", "tensor", "tracing_scope",
     "unpack_weight",
 ]

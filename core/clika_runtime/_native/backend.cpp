@@ -317,6 +317,14 @@ ErrorPtr copy_within(int32_t device, void* to, const void* from, size_t bytes) {
   return copy_bytes(device, to, from, bytes, 2);
 }
 
+ErrorPtr memory_info(int32_t device, int64_t* free_bytes, int64_t* total_bytes, bool* known) {
+  const Backend* backend = device_backend_of(device);
+  *known = backend != nullptr && backend->table->memory_info != nullptr;
+  if (!*known) return nullptr;
+  const int32_t status = backend->table->memory_info(device_index(device), free_bytes, total_bytes);
+  return status == CLIKA_OK ? nullptr : backend->failure(status, "memory_info");
+}
+
 void* mirror_allocate(int32_t device, size_t bytes, bool* direct) {
   Backend* backend = device_backend_of(device);
   *direct = *direct && backend != nullptr && backend->has(offsetof(clika_backend, host_allocate), &clika_backend::host_allocate) &&

@@ -50,6 +50,8 @@ ErrorPtr synchronize_device(int32_t device);
 ErrorPtr copy_in(int32_t device, void* to, const void* from, size_t bytes);
 ErrorPtr copy_out(int32_t device, void* to, const void* from, size_t bytes);
 ErrorPtr copy_within(int32_t device, void* to, const void* from, size_t bytes);
+// What a device says of its memory; `known` is false where its backend does not.
+ErrorPtr memory_info(int32_t device, int64_t* free_bytes, int64_t* total_bytes, bool* known);
 // Memory of the host whose bytes are sent to a device. `direct` asks for memory that the device reads by itself, and says
 // whether it is: such bytes stay as they are until the stream has passed the copy.
 void* mirror_allocate(int32_t device, size_t bytes, bool* direct);

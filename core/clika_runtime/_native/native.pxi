@@ -182,6 +182,7 @@ cdef extern from "backend.hpp" namespace "clika" nogil:
     Backend* backend_by_id(int32_t)
     Backend* backend_by_name(string)
     Allocator& device_allocator(int32_t)
+    ErrorPtr memory_info(int32_t, int64_t*, int64_t*, cbool*)
     void* mirror_allocate(int32_t, size_t, cbool*)
     void mirror_release(int32_t, void*, size_t, cbool)
     ErrorPtr mirror_send(int32_t, void*, const void*, size_t, cbool)

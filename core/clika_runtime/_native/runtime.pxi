@@ -164,6 +164,21 @@ def memory_stats(device="cpu"):
                        allocations=s.allocations, system_allocations=s.system_allocations)
 
 
+def free_memory(device):
+    """Bytes that tensors may still take on a device: what it says is free, and the idle blocks of this process's pool.
+    None where the backend does not say."""
+    cdef int32_t number = device_id(device)
+    cdef int64_t free = 0
+    cdef int64_t total = 0
+    cdef cbool known = False
+    cdef ErrorPtr error
+    with nogil:
+        error = memory_info(number, &free, &total, &known)
+    if error.get() is not NULL:
+        raise_error(error, "")
+    return free + device_allocator(number).stats().cached_bytes if known else None
+
+
 def empty_cache(device="cpu"):
     """Gives the idle blocks of the device's pool back to the system; returns how many bytes that were. Memory in use
     or pending is untouched."""

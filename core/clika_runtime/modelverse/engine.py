@@ -13,7 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import clika_runtime as crt
 from clika_runtime.errors import ClikaRTError, InvalidArgumentError
@@ -67,8 +67,7 @@ class Work:
     late: bool = False
 
 
-@dataclass(frozen=True)
-class PlanClass:
+class PlanClass(NamedTuple):
     """What a plan serves: ``decode`` (one token per sequence, an id each), ``verify`` (any tokens,
     an id behind each of them), ``sample`` (any tokens, ids for the rows wanted), ``fill`` (any
     tokens, nothing wanted), ``logits`` (any tokens, logits of the rows wanted). ``adjusts`` and

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import clika_runtime as crt
 from clika_runtime import plugins
+from clika_runtime._native._core import free_memory
 from clika_runtime.errors import ClikaRTError, InvalidArgumentError
 
 from .headers import Source, opened
@@ -173,12 +174,15 @@ def places() -> list[Place]:
     return found or [Place("CPU:0", "cpu", host_memory())]
 
 
-def place_of(device: Any) -> Place:
-    """A device with its memory; for the host at most what its control group allows."""
+def place_of(device: Any, *, free: bool = False) -> Place:
+    """A device with its memory; for the host at most what its control group allows. ``free``: of
+    another device what nobody has taken yet, which opens it."""
     device = crt.Device(device)
     name = f"{device.api}:{device.index}"
     try:
         memory = crt.get_device_properties(device).memory_bytes
+        if free and device.type != "cpu":
+            memory = free_memory(device) or memory
     except ClikaRTError:
         memory = None
     if device.type == "cpu":

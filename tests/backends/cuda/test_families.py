@@ -89,6 +89,69 @@ answer = [got == want, got, want, steps[3:], [plan.stats()["recordings"] for pla
     assert answer[7] <= 1e-4 * answer[8]
 
 
+QUANTIZED = ["Q8_0", "Q4_0"]
+
+
+@pytest.mark.parametrize("kind", QUANTIZED)
+def test_packed_weights_stay_packed(machine, tmp_path, kind):
+    """A GGUF file on the device: weights in their scheme, packed there where the backend has a
+    layout; the logits are those of the host within float32's rounding of the exact products."""
+    pytest.importorskip("gguf")
+    pytest.importorskip("torch")
+    from tests.families.llama import tiny as llama
+
+    checkpoint = llama.make(tmp_path / "model", "plain", "float32")
+    path = tmp_path / "model.gguf"
+    llama.write_gguf(checkpoint, path, lambda name: kind if "norm" not in name else "F32")
+    answer = machine.ask(
+        f"FOLDER, DTYPE = {str(path)!r}, 'float32'"
+        + COMPARE.replace("dtype=DTYPE", "dtype=DTYPE, mode='exact'")
+        + """
+schemes = {w.scheme for name, w in there.model.state_dict().items() if "_proj" in name}
+one, other = np.asarray(there.logits(PROMPTS[1])), np.asarray(host.logits(PROMPTS[1]))
+rows = reply(there, 8)
+stats = [plan.stats() for plan in there.plans if plan.name == "decode step"]
+answer = [len(schemes), 0 not in schemes, float(np.abs(one - other).max() / np.abs(other).max()),
+          rows == reply(there, 8), [one["recordings"] for one in stats]]
+"""
+    )
+    assert answer[:2] == [1, True]
+    assert answer[2] <= 1e-4
+    assert answer[3:] == [True, [1]]
+
+
+def test_a_prompt_on_the_command_line(machine, tmp_path):
+    """`clikart-cli MODEL prompt --device cuda:0` and `AutoModel`, from a checkpoint with a
+    tokenizer."""
+    from tests.cli.tiny import REPLY, write_model
+
+    folder = write_model(tmp_path / "model", REPLY)
+    answer = machine.ask(
+        f"""
+import contextlib, io
+from clika_runtime.modelverse.cli import main
+from clika_runtime.modelverse import load_generative
+FOLDER = {str(folder)!r}
+out = io.StringIO()
+with contextlib.redirect_stdout(out):
+    status = main([FOLDER, "prompt", "Which city?", "--device", "cuda:0", "--max-new-tokens", "9",
+                   "--temperature", "0"])
+model = load_generative(FOLDER, device="cuda:0", max_seq=64)
+host = load_generative(FOLDER, device="cpu", max_seq=64)
+text = [m.generate("\\n", max_new_tokens=9, temperature=0.0) for m in (model, host)]
+answer = [status, out.getvalue(), text, model.report["device"],
+          said(load_generative, FOLDER, device="cuda:0", max_sequences=4096)]
+""",
+        FAKE_CUDA_MEMORY=str(64 << 20),
+    )
+    assert answer[0] == 0
+    assert answer[1].strip() == "Paris!"
+    assert answer[2] == ["Paris!"] * 2
+    assert answer[3] == "cuda:0"
+    # What does not fit in what is free is refused with the window that does.
+    assert answer[4][1] == "OUT_OF_MEMORY"
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_bfloat16_is_as_close_as_the_host(machine, tmp_path, family):
     """Both round where they round: logits within twice what bfloat16 moves the host's. Replies are
