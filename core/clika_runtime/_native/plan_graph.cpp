@@ -148,12 +148,14 @@ bool Plan::record(Shape& shape, const std::vector<Storage*>& fresh) {
   scratch_->close(true);
   const ErrorPtr error = execute(shape, nullptr, issue);
   scratch_->close(false);
-  void* graph = table->capture_end(issue.stream);
-  if (graph == nullptr) return false;
   auto made = std::make_unique<Replay>();
   made->table = table;
-  made->graph = graph;
-  if (error) return false;
+  made->graph = table->capture_end(issue.stream);
+  if (error || made->graph == nullptr) {
+    const ErrorPtr reason = error ? error : device_backend_of(graph_device_)->failure(CLIKA_INTERNAL, "graph");
+    core_table()->log(1, ("a plan is issued call by call, it cannot be recorded: " + reason->message).c_str());
+    return false;
+  }
   made->inputs = shape.given;
   made->arenas = arena_places();
   made->results = fresh;

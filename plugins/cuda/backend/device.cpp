@@ -352,6 +352,8 @@ void Queue::note(const char* op) {
   }
 }
 
+bool Queue::in_order() const { return records || this == &device->queue(); }
+
 namespace {
 // A name that lives as long as the process: the operators of a graph, each once.
 const char* name_of(const std::vector<const char*>& ops) {

@@ -33,6 +33,8 @@ struct Queue {
 
   // The operator of a launch, for the report of a fault.
   void note(const char* op);
+  // Whether its launches run in the order of the device's default stream, where graphs are launched too.
+  bool in_order() const;
 };
 
 // What was recorded, ready to run.

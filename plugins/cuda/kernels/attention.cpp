@@ -90,7 +90,7 @@ int32_t run_items(const clika_call* call, Attention& a, bool tensor_cores, bool 
     a.part_states = a.parts + parts * a.part_row;
   }
   // Launches of another stream would count in between.
-  a.joins = call->stream == &device.queue() && a.tokens * units <= clika_device::kMostUnits;
+  a.joins = static_cast<Queue*>(call->stream)->in_order() && a.tokens * units <= clika_device::kMostUnits;
 
   Program* program = plain;
   unsigned shared = 0;

@@ -298,3 +298,33 @@ answer = [got == [[[float(k)] * 2] * 6 for k in range(6)], all(right), len(right
 """
     )
     assert answer == [True, True, True, [[1, 4]] * 6]
+
+
+def test_attention_over_splits_is_recorded_as_it_runs(machine):
+    """What the splits of a long text leave is joined in the same launch, recorded or not: the
+    counters that this takes are in order where graphs are launched."""
+    answer = machine.ask(
+        START
+        + """
+import numpy as np
+rng = np.random.default_rng(3)
+draw = lambda *shape: there(rng.normal(size=shape).astype(np.float32))
+keys, values, q = draw(16, 64, 2, 32), draw(16, 64, 2, 32), draw(1, 4, 32)
+table = there(np.arange(16, dtype=np.int32)[None])
+cu, lens = there(np.array([0, 1], np.int32)), there(np.array([900], np.int32))
+def attend(q, table, cu, lens):
+    return crt.paged_attention(q, keys, values, table, cu, lens, causal=True, scale=0.3)
+graph = finalized(attend, q, table, cu, lens)
+answer = []
+for length in (900, 1000, 70):
+    lens.copy_(there(np.array([length], np.int32)))
+    for _ in range(4):
+        before = called("cuLaunchKernel")
+        found = graph.run([q, table, cu, lens])[0].bytes()
+        launched = called("cuLaunchKernel") - before
+    with crt.synchronous():
+        answer.append([found == graph.run([q, table, cu, lens])[0].bytes(), launched])
+answer.append(counts(graph))
+"""
+    )
+    assert answer == [[True, 0]] * 3 + [[1, 10]]
