@@ -178,6 +178,7 @@ int32_t Device::open(int32_t index) {
   };
   capability_ = ask(kMajor) * 10 + ask(kMinor);
   multiprocessors_ = ask(kMultiprocessors);
+  overlaps_ = capability_ >= 90;
   shared_memory_ = ask(kSharedMemoryOptin);
   if (capability_ < kOldestCapability) {
     return fail(CLIKA_UNSUPPORTED, "NOT_IMPLEMENTED_FOR_DEVICE",

@@ -75,6 +75,8 @@ class Device {
   int32_t index() const { return index_; }
   int capability() const { return capability_; }       // major * 10 + minor
   int multiprocessors() const { return multiprocessors_; }
+  // Whether a kernel may begin before the one before it has ended.
+  bool overlaps() const { return overlaps_; }
   int shared_memory() const { return shared_memory_; }  // most bytes of a block
   Context context() const { return context_; }
   Queue& queue() { return main_; }                      // what the core's calls ride on
@@ -121,6 +123,7 @@ class Device {
   int handle_ = 0;
   int capability_ = 0;
   int multiprocessors_ = 0;
+  bool overlaps_ = false;
   int shared_memory_ = 0;
   Context context_ = nullptr;
   MemoryPool pool_ = nullptr;  // null: the device has no pools

@@ -52,6 +52,25 @@ struct PoolProperties {  // CUmemPoolProps
 };
 static_assert(sizeof(PoolProperties) == 88, "CUmemPoolProps");
 
+struct LaunchAttribute {  // CUlaunchAttribute
+  int id;
+  int unused = 0;
+  union {
+    int value;
+    unsigned char room[64];
+  };
+};
+struct LaunchConfig {  // CUlaunchConfig
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared;
+  Stream stream;
+  const LaunchAttribute* attributes;
+  unsigned count;
+};
+static_assert(sizeof(LaunchAttribute) == 72 && sizeof(LaunchConfig) == 56, "CUlaunchConfig");
+constexpr int kBeginsEarly = 6;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+
 // X(member, symbol, parameters). Every one of them is in drivers of CUDA 12 and newer.
 #define CLIKA_DRIVER_FUNCTIONS(X)                                                                                   \
   X(init, "cuInit", (unsigned flags))                                                                               \
@@ -101,9 +120,8 @@ static_assert(sizeof(PoolProperties) == 88, "CUmemPoolProps");
   X(module_load, "cuModuleLoadData", (Module * module, const void* image))                                          \
   X(module_function, "cuModuleGetFunction", (Function * function, Module module, const char* name))                 \
   X(function_set, "cuFuncSetAttribute", (Function function, int attribute, int value))                              \
-  X(launch, "cuLaunchKernel",                                                                                       \
-    (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,      \
-     unsigned block_z, unsigned shared, Stream stream, void** arguments, void** extra))                             \
+  X(launch, "cuLaunchKernelEx",                                                                                     \
+    (const LaunchConfig* config, Function function, void** arguments, void** extra))                                \
   X(error_name, "cuGetErrorName", (Result result, const char** text))                                               \
   X(error_text, "cuGetErrorString", (Result result, const char** text))
 

@@ -51,8 +51,11 @@ int32_t launch(const clika_call* call, const char* op, Program* program, Grid gr
   }
   queue->note(op);
   void* arguments[] = {const_cast<void*>(argument)};
-  const Result result = device.cuda().launch(function, grid.x, grid.y, grid.z, threads, 1, 1, shared, queue->stream,
-                                             arguments, nullptr);
+  LaunchAttribute early{kBeginsEarly};
+  early.value = 1;
+  const LaunchConfig config = {{grid.x, grid.y, grid.z}, {threads, 1, 1}, shared, queue->stream, &early,
+                               program->early() && device.overlaps() ? 1u : 0u};
+  const Result result = device.cuda().launch(&config, function, arguments, nullptr);
   const int32_t status = device.check(result, op);
   return status == CLIKA_OK ? CLIKA_OK : pass_on(call, status);
 }

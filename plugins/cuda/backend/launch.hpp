@@ -21,11 +21,18 @@ class Program {
   Program(std::string source, std::string defines, std::string symbol)
       : source_(std::move(source)), defines_(std::move(defines)), symbol_(std::move(symbol)) {}
   Function on(Device& device);
+  // Of a source whose kernels call begin_early, see prelude.cuh.
+  Program* begins_early() {
+    early_ = true;
+    return this;
+  }
+  bool early() const { return early_; }
   const std::string& source() const { return source_; }
   const std::string& defines() const { return defines_; }
 
  private:
   std::string source_, defines_, symbol_;
+  bool early_ = false;
   std::array<std::atomic<Function>, kMaxDevices> functions_{};
 };
 

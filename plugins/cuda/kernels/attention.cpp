@@ -332,14 +332,14 @@ void add_attention(Registry& registry) {
   for (int t = 0; t < 2; ++t) {
     for (int v = 0; v < 3; ++v) {
       const std::string defines = std::string("CLIKA_T=") + types[t] + " CLIKA_D=" + std::to_string(kSizes[v]);
-      decode[t][v] = registry.program("attention_decode", defines, "attention_decode");
+      decode[t][v] = registry.program("attention_decode", defines, "attention_decode")->begins_early();
       prefill[t][v] = registry.program("attention_prefill", defines, "attention_prefill");
     }
     rows[t] = registry.program("scaled_dot_product_attention", std::string("CLIKA_C=") + (t == 0 ? "float" : "double"),
                                "attention_rows");
   }
-  plain = registry.program("attention_plain", "", "attention_plain");
-  join = registry.program("attention_plain", "", "attention_join");
+  plain = registry.program("attention_plain", "", "attention_plain")->begins_early();
+  join = registry.program("attention_plain", "", "attention_join")->begins_early();
   const uint64_t pools = kFloats3 | bit(CLIKA_FLOAT8_E4M3) | bit(CLIKA_UINT8), index = bit(CLIKA_INT32);
   registry.entry("paged_attention", run_paged, {kFloats3, pools, pools, index, index, index, kFloats3}, kFloats3);
   registry.entry("scaled_dot_product_attention", run_scaled, {kFloats4, kFloats4, kFloats4, kFloats4 | kBools}, kFloats4);

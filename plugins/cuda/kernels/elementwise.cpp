@@ -228,11 +228,11 @@ void add_one(Registry& registry) {
     const bool flat = c == kFloat && op.result == SAME;
     const std::string defines = std::string("CLIKA_OP=op_") + op.name + " CLIKA_C=" + kComputeNames[c] +
                                 (flat ? " CLIKA_FLAT=1" : "") + (wide ? " CLIKA_WIDE=1" : "");
-    all_programs[I].strided[c] = registry.program("elementwise", defines, "strided");
+    all_programs[I].strided[c] = registry.program("elementwise", defines, "strided")->begins_early();
     if (!flat) continue;
-    all_programs[I].flat[0] = registry.program("elementwise", defines, "flat_float32");
-    all_programs[I].flat[1] = registry.program("elementwise", defines, "flat_bfloat16");
-    all_programs[I].flat[2] = registry.program("elementwise", defines, "flat_float16");
+    all_programs[I].flat[0] = registry.program("elementwise", defines, "flat_float32")->begins_early();
+    all_programs[I].flat[1] = registry.program("elementwise", defines, "flat_bfloat16")->begins_early();
+    all_programs[I].flat[2] = registry.program("elementwise", defines, "flat_float16")->begins_early();
   }
   registry.entry(op.name, run<I>, {op.dtypes}, op.result == TRUTH ? kBools : op.dtypes,
                  op.result == TRUTH ? CLIKA_STRIDED : CLIKA_STRIDED | CLIKA_INPLACE);

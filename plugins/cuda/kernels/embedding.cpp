@@ -31,7 +31,7 @@ int32_t run(const clika_call* call) {
 }  // namespace
 
 void add_embedding(Registry& registry) {
-  rows = registry.program("embedding", "", "embedding_rows");
+  rows = registry.program("embedding", "", "embedding_rows")->begins_early();
   registry.entry("embedding", run, {kFloats3, kIndex}, kFloats3, 0);
 }
 

@@ -72,9 +72,9 @@ int32_t run(const clika_call* call) {
 }  // namespace
 
 void add_kv_append(Registry& registry) {
-  bytes = registry.program("kv_append", "", "append_bytes");
-  elements_of = registry.program("kv_append", "", "append_elements");
-  blocks_of = registry.program("kv_append", "", "append_q8_0");
+  bytes = registry.program("kv_append", "", "append_bytes")->begins_early();
+  elements_of = registry.program("kv_append", "", "append_elements")->begins_early();
+  blocks_of = registry.program("kv_append", "", "append_q8_0")->begins_early();
   const uint64_t pools = kFloats3 | bit(CLIKA_FLOAT8_E4M3) | bit(CLIKA_UINT8);
   registry.entry("kv_append", run, {pools, kFloats3, bit(CLIKA_INT32)}, pools, CLIKA_STRIDED | CLIKA_INPLACE);
 }

@@ -327,7 +327,7 @@ void add_tiles(Registry& registry, const std::string& form, int scheme) {
         const std::string defines = "CLIKA_FORM=" + form + " CLIKA_X=" + name + " CLIKA_TILES=" + std::to_string(1 << width) +
                                     " CLIKA_WEIGHTS=" + (gated ? "2" : "1") +
                                     " CLIKA_WARPS=" + std::to_string(warps_resident(scheme, width));
-        tile_programs[scheme][input_index(dtype)][width][gated] = registry.program("linear", defines, "linear_rows");
+        tile_programs[scheme][input_index(dtype)][width][gated] = registry.program("linear", defines, "linear_rows")->begins_early();
       }
     }
   }
@@ -340,7 +340,7 @@ void add_linear(Registry& registry) {
 #define CLIKA_X(name) add_tiles(registry, "Tiled" #name, CLIKA_GGUF_##name);
   CLIKA_TILED(CLIKA_X)
 #undef CLIKA_X
-  gate_values = registry.program("gated", "", "gate_values");
+  gate_values = registry.program("gated", "", "gate_values")->begins_early();
   registry.entry("linear", run_linear, {kFloats3}, kFloats3, 0).input_schemes[1] = kWeightSchemes;
   registry.entry("linears", run_linears, {kFloats3}, kFloats3, 0).input_schemes[1] = kWeightSchemes;
   clika_kernel& gated = registry.entry("gated_linear", run_gated, {kFloats3}, kFloats3, 0);

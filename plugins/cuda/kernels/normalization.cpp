@@ -74,8 +74,8 @@ int32_t run_add_rms(const clika_call* call) {
 void add_normalization(Registry& registry) {
   const char* names[] = {"float32", "bfloat16", "float16"};
   for (int i = 0; i < 3; ++i) {
-    rms[i] = registry.program("normalization", "", std::string("rms_") + names[i]);
-    layer[i] = registry.program("normalization", "", std::string("layer_") + names[i]);
+    rms[i] = registry.program("normalization", "", std::string("rms_") + names[i])->begins_early();
+    layer[i] = registry.program("normalization", "", std::string("layer_") + names[i])->begins_early();
   }
   // Without CLIKA_STRIDED: rows come in one piece.
   registry.entry("rms_norm", run_rms, {kFloats3}, kFloats3, 0);

@@ -72,8 +72,8 @@ int32_t run_from_tables(const clika_call* call) {
 }  // namespace
 
 void add_rotary(Registry& registry) {
-  by_frequencies = registry.program("rotary", "", "by_frequencies");
-  by_tables = registry.program("rotary", "", "by_tables");
+  by_frequencies = registry.program("rotary", "", "by_frequencies")->begins_early();
+  by_tables = registry.program("rotary", "", "by_tables")->begins_early();
   registry.entry("rotary", run, {kFloats3, kIndex, bit(CLIKA_FLOAT32)}, kFloats3);
   registry.entry("rotary_embedding", run_from_tables, {kFloats3, kFloats3, kFloats3, kIndex}, kFloats3);
 }

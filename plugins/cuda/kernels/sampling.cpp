@@ -83,10 +83,10 @@ int32_t run_tops(const clika_call* call) {
 }  // namespace
 
 void add_sampling(Registry& registry) {
-  parts = registry.program("sampling", "", "best_parts");
-  sample = registry.program("sampling", "", "sample_rows");
-  mirostat = registry.program("sampling", "", "mirostat_rows");
-  tops = registry.program("sampling", "", "top_rows");
+  parts = registry.program("sampling", "", "best_parts")->begins_early();
+  sample = registry.program("sampling", "", "sample_rows")->begins_early();
+  mirostat = registry.program("sampling", "", "mirostat_rows")->begins_early();
+  tops = registry.program("sampling", "", "top_rows")->begins_early();
   constexpr uint64_t f32 = bit(CLIKA_FLOAT32), i32 = bit(CLIKA_INT32), i64 = bit(CLIKA_INT64);
   registry.entry("sample", run_sample, {kFloats3, f32, f32, f32, i32, i64, i64, f32}, i32);
   // The last mask is that of all further inputs: index and version.

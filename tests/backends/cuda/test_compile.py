@@ -1,6 +1,8 @@
 """Every kernel compiles for the architectures that are supported, by the compiler itself."""
 
 import os
+import re
+from pathlib import Path
 
 import pytest
 
@@ -64,3 +66,22 @@ def test_every_program(machine, compiler, shared, part):
     count, wrong = compiled(machine, compiler, shared, wanted)
     assert wrong == []
     assert count > 150
+
+
+def test_kernels_that_may_begin_early_wait_for_those_before_them():
+    """What the host launches so, and no other source, calls begin_early in each of its kernels."""
+    root = Path(__file__).parents[3] / "plugins" / "cuda"
+    launched: dict[str, set[bool]] = {}
+    for file in (root / "kernels").glob("*.cpp"):
+        for name, rest in re.findall(r'registry\.program\("(\w+)"([^;]*);', file.read_text()):
+            launched.setdefault(name, set()).add("begins_early()" in rest)
+    early = {name for name, said in launched.items() if said == {True}}
+    assert {"linear", "normalization", "attention_decode", "elementwise"} <= early
+    assert not [name for name, said in launched.items() if len(said) > 1]
+    for name in launched:
+        kernels = re.split(
+            r'extern "C" __global__ ',
+            (root / "src" / "clika_runtime_cuda" / "device" / f"{name}.cu").read_text(),
+        )[1:]
+        waits = [kernel.count("begin_early();") for kernel in kernels]
+        assert kernels and waits == [int(name in early)] * len(kernels), name

@@ -152,7 +152,7 @@ def test_failed_launch_is_raised_where_the_result_is_read(machine):
     answer = machine.ask("""
 x = crt.tensor([1.0, 2.0]).to("cuda")
 (x + 1).tolist()
-fake.fake_fail(b"cuLaunchKernel", 1, 1)
+fake.fake_fail(b"cuLaunchKernelEx", 1, 1)
 y = x + 1
 answer = [said(y.tolist), (x + 1).tolist()]
 """)

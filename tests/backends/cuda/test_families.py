@@ -66,7 +66,7 @@ def test_greedy_replies_are_those_of_the_host(machine, tmp_path, family):
 want = reply(host, 12)
 steps = []
 def told(before=None):
-    names = ("cuMemcpyHtoDAsync", "cuGraphLaunch", "cuLaunchKernel", "cuMemcpyDtoHAsync",
+    names = ("cuMemcpyHtoDAsync", "cuGraphLaunch", "cuLaunchKernelEx", "cuMemcpyDtoHAsync",
              "cuMemAllocFromPoolAsync")
     now = [fake.fake_calls(name.encode()) for name in names]
     now.append(dispatch_counters()["kernel_calls"])

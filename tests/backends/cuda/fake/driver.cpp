@@ -548,9 +548,20 @@ API Result cuModuleGetFunction(void** function, void* module, const char* name) 
   return 0;
 }
 API Result cuFuncSetAttribute(void*, int, int) { return 0; }
-API Result cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                          unsigned shared, void* stream, void** arguments, void**) {
-  ENTER("cuLaunchKernel");
+struct LaunchConfig {
+  unsigned gx, gy, gz, bx, by, bz, shared;
+  void* stream;
+  const struct LaunchAttribute {
+    int id, unused, value;
+    char room[60];
+  }* attributes;
+  unsigned count;
+};
+API Result cuLaunchKernelEx(const LaunchConfig* config, void* function, void** arguments, void**) {
+  ENTER("cuLaunchKernelEx");
+  const auto [gx, gy, gz, bx, by, bz, shared, stream, attributes, count] = *config;
+  // Whether it may begin early: the only attribute that is known.
+  if (count > 1 || (count == 1 && (attributes->id != 6 || attributes->value != 1))) return 1;
   const auto* known = static_cast<const Function*>(function);
   if (bx * by * bz > 1024 || by != 1 || bz != 1 || gx == 0 || gy == 0 || gz == 0 || gy > 65535 || gz > 65535) return 1;
   if (idle()) return 0;

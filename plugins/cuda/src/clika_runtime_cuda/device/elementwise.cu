@@ -109,6 +109,7 @@ CLIKA_INLINE Numbers numbers_of(const Elementwise& e) {
 
 // Any dtypes and strides; fewer than 2^31 elements.
 extern "C" __global__ void strided(const __grid_constant__ Elementwise e) {
+  begin_early();
   const Numbers k = numbers_of(e);
   const u32 n = static_cast<u32>(e.n), step = gridDim.x * blockDim.x;
   for (u32 at = blockIdx.x * blockDim.x + threadIdx.x; at < n; at += step) {
@@ -169,7 +170,7 @@ CLIKA_INLINE void flat(const Elementwise& e) {
     static_cast<T*>(e.out)[at] = from_float<T>(Op::apply(x[0], x[1], x[2], k));
   }
 }
-extern "C" __global__ void flat_float32(const __grid_constant__ Elementwise e) { flat<float>(e); }
-extern "C" __global__ void flat_bfloat16(const __grid_constant__ Elementwise e) { flat<bf16>(e); }
-extern "C" __global__ void flat_float16(const __grid_constant__ Elementwise e) { flat<f16>(e); }
+extern "C" __global__ void flat_float32(const __grid_constant__ Elementwise e) { begin_early(); flat<float>(e); }
+extern "C" __global__ void flat_bfloat16(const __grid_constant__ Elementwise e) { begin_early(); flat<bf16>(e); }
+extern "C" __global__ void flat_float16(const __grid_constant__ Elementwise e) { begin_early(); flat<f16>(e); }
 #endif

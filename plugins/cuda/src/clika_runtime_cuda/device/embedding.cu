@@ -2,6 +2,7 @@
 #include "prelude.cuh"
 
 extern "C" __global__ void embedding_rows(const __grid_constant__ Embedding e) {
+  begin_early();
   i64 id = load<i64>(static_cast<const char*>(e.ids) + static_cast<i64>(blockIdx.x) * bytes_of(e.id_dtype), e.id_dtype);
   if (id < 0 || id >= e.rows) {
     if (threadIdx.x == 0) report(e.reporter.to, kIndexOutside, e.reporter.op, id, e.rows);

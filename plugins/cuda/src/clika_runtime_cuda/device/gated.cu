@@ -34,6 +34,7 @@ CLIKA_INLINE void gate(const Gated& p) {
 }
 
 extern "C" __global__ void __launch_bounds__(256) gate_values(const __grid_constant__ Gated p) {
+  begin_early();
   if (p.dtype == kFloat32) gate<float>(p);
   else if (p.dtype == kFloat16) gate<f16>(p);
   else gate<bf16>(p);

@@ -25,6 +25,7 @@ struct alignas(16) Bytes16 {
 };
 // Of one dtype: 16 bytes at a time.
 extern "C" __global__ void append_bytes(const __grid_constant__ KvAppend k) {
+  begin_early();
   const int bytes = bytes_of(k.pool_dtype);
   for (i64 at = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; at < k.n;
        at += static_cast<i64>(gridDim.x) * blockDim.x) {
@@ -37,6 +38,7 @@ extern "C" __global__ void append_bytes(const __grid_constant__ KvAppend k) {
 }
 // Converted, element by element.
 extern "C" __global__ void append_elements(const __grid_constant__ KvAppend k) {
+  begin_early();
   const int bytes = k.pool_dtype == kFloat8 ? 1 : bytes_of(k.pool_dtype), value_bytes = bytes_of(k.value_dtype);
   for (i64 at = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; at < k.n;
        at += static_cast<i64>(gridDim.x) * blockDim.x) {
@@ -55,6 +57,7 @@ extern "C" __global__ void append_elements(const __grid_constant__ KvAppend k) {
 // As blocks of Q8_0, each by a warp: d = max |x| / 127, at most the largest float16; codes to the nearest, halves away
 // from zero. A block with a number that is not finite holds NaN.
 extern "C" __global__ void append_q8_0(const __grid_constant__ KvAppend k) {
+  begin_early();
   const int lane = threadIdx.x & 31, value_bytes = bytes_of(k.value_dtype);
   for (i64 at = static_cast<i64>(blockIdx.x) * (blockDim.x / 32) + (threadIdx.x >> 5); at < k.n;
        at += static_cast<i64>(gridDim.x) * (blockDim.x / 32)) {

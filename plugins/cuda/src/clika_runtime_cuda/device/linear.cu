@@ -57,6 +57,9 @@ struct Reader {  // of a tile in the layout of tiles.cuh
     at = static_cast<const u8*>(f.weight) + tile * ((columns + F::kStep - 1) / F::kStep) * F::kBytes;
   }
   CLIKA_INLINE void load(int step, F* out) const { out->load(at + static_cast<i64>(step) * F::kBytes, lane); }
+  CLIKA_INLINE void ask(int step) const {
+    if (lane * 128 < F::kBytes) ask_early(at + static_cast<i64>(step) * F::kBytes + lane * 128);
+  }
 };
 template <>
 struct Reader<Dense> {
@@ -75,6 +78,14 @@ struct Reader<Dense> {
       const int k = step * Dense::kStep + 32 * b + 8 * t;
 #pragma unroll
       for (int h = 0; h < 2; ++h) out->row[b][h] = k < columns ? load_once(rows[h] + k) : Words4{};
+    }
+  }
+  // A lane's quarter of the 256 bytes of its two rows.
+  CLIKA_INLINE void ask(int step) const {
+    const int k = step * Dense::kStep + 32 * t;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      if (k < columns) ask_early(rows[h] + k);
     }
   }
 };
@@ -252,6 +263,15 @@ extern "C" __global__ void __launch_bounds__(32 * CLIKA_WARPS) linear_rows(const
     if constexpr (kWeights == 2) second = Reader<Form>(p.factors[1], number, p.columns, lane);
     first.load(warp, &next);
   };
+  // Weights are on their way while the kernels before this one still run.
+  if (blockIdx.x < p.tiles) {
+    const Tile tile(p, kWeights == 2 ? 0 : blockIdx.x);
+    for (int w = 0; w < kWeights; ++w) {
+      const Reader<Form> early(p.factors[tile.which + w], kWeights == 2 ? blockIdx.x : tile.at, p.columns, lane);
+      for (int step = warp; step < steps && step < warp + 2 * warps; step += warps) early.ask(step);
+    }
+  }
+  begin_early();
   open(blockIdx.x);
   float* of_blocks = sums + warps * kWeights * kTileRows * kColumns;
   if constexpr (Form::kMinima) add_blocks(p, of_blocks);

@@ -57,9 +57,9 @@ CLIKA_INLINE void layer(const Norm& e) {
     out[i] = from_float<T>(y);
   }
 }
-extern "C" __global__ void __launch_bounds__(512) rms_float32(const __grid_constant__ Norm e) { rms<float>(e); }
-extern "C" __global__ void __launch_bounds__(512) rms_bfloat16(const __grid_constant__ Norm e) { rms<bf16>(e); }
-extern "C" __global__ void __launch_bounds__(512) rms_float16(const __grid_constant__ Norm e) { rms<f16>(e); }
-extern "C" __global__ void __launch_bounds__(512) layer_float32(const __grid_constant__ Norm e) { layer<float>(e); }
-extern "C" __global__ void __launch_bounds__(512) layer_bfloat16(const __grid_constant__ Norm e) { layer<bf16>(e); }
-extern "C" __global__ void __launch_bounds__(512) layer_float16(const __grid_constant__ Norm e) { layer<f16>(e); }
+extern "C" __global__ void __launch_bounds__(512) rms_float32(const __grid_constant__ Norm e) { begin_early(); rms<float>(e); }
+extern "C" __global__ void __launch_bounds__(512) rms_bfloat16(const __grid_constant__ Norm e) { begin_early(); rms<bf16>(e); }
+extern "C" __global__ void __launch_bounds__(512) rms_float16(const __grid_constant__ Norm e) { begin_early(); rms<f16>(e); }
+extern "C" __global__ void __launch_bounds__(512) layer_float32(const __grid_constant__ Norm e) { begin_early(); layer<float>(e); }
+extern "C" __global__ void __launch_bounds__(512) layer_bfloat16(const __grid_constant__ Norm e) { begin_early(); layer<bf16>(e); }
+extern "C" __global__ void __launch_bounds__(512) layer_float16(const __grid_constant__ Norm e) { begin_early(); layer<f16>(e); }

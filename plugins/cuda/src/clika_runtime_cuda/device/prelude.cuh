@@ -33,6 +33,21 @@ CLIKA_INLINE u16 float_to_bfloat(float x) {
 }
 #endif
 
+// ---------------------------------------------------------------- between kernels
+// A kernel of a program that begins early may start while those before it on the stream still run. It calls begin_early
+// before it reads or writes any memory: that returns when all of them are done. What may come first is `ask_early`, which
+// asks for memory without looking at it.
+#if !defined(CLIKA_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+CLIKA_INLINE void begin_early() {
+  asm volatile("griddepcontrol.launch_dependents;");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+CLIKA_INLINE void ask_early(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
+#else
+CLIKA_INLINE void begin_early() {}
+CLIKA_INLINE void ask_early(const void*) {}
+#endif
+
 // ---------------------------------------------------------------- 16-bit floats
 struct bf16 {
   u16 bits;

@@ -55,5 +55,5 @@ CLIKA_INLINE void turned(const Rotary& r) {
     store(out + second * bytes, r.dtype, y * cosine + x * sine);
   }
 }
-extern "C" __global__ void by_frequencies(const __grid_constant__ Rotary r) { turned<false>(r); }
-extern "C" __global__ void by_tables(const __grid_constant__ Rotary r) { turned<true>(r); }
+extern "C" __global__ void by_frequencies(const __grid_constant__ Rotary r) { begin_early(); turned<false>(r); }
+extern "C" __global__ void by_tables(const __grid_constant__ Rotary r) { begin_early(); turned<true>(r); }

@@ -3,6 +3,7 @@
 #include "sampling.cuh"
 
 extern "C" __global__ void __launch_bounds__(256) best_parts(const __grid_constant__ Sampling s) {
+  begin_early();
   Row row{};
   const i64 begin = blockIdx.x * s.part;
   row.n = begin + s.part < s.n ? s.part : s.n - begin;
@@ -111,6 +112,7 @@ CLIKA_INLINE void filter_all(const Sampling& s, i64 number, const Row& row, u32 
 }
 
 extern "C" __global__ void __launch_bounds__(1024) sample_rows(const __grid_constant__ Sampling s) {
+  begin_early();
   const i64 number = blockIdx.x;
   Row row = row_of(s, number);
   int* out = static_cast<int*>(s.out[0]) + number;
@@ -183,6 +185,7 @@ CLIKA_INLINE i64 zipf_head(const Best* tokens, i64 sorted, i64 n, double tempera
 }
 
 extern "C" __global__ void __launch_bounds__(1024) mirostat_rows(const __grid_constant__ Sampling s) {
+  begin_early();
   __shared__ Best unsorted[kEstimated];
   __shared__ Best sorted[kEstimated];
   __shared__ i64 kept;
@@ -234,6 +237,7 @@ extern "C" __global__ void __launch_bounds__(1024) mirostat_rows(const __grid_co
 
 // ---------------------------------------------------------------- top_logprobs
 extern "C" __global__ void __launch_bounds__(1024) top_rows(const __grid_constant__ Sampling s) {
+  begin_early();
   const i64 number = blockIdx.x, k = s.most;
   float* chosen = static_cast<float*>(s.out[0]) + number;
   float* values = static_cast<float*>(s.out[1]) + number * k;
