@@ -20,7 +20,7 @@ from clika_runtime.io.schemes import SCHEMES_BY_NAME
 from clika_runtime.modelverse.config import Fields
 from clika_runtime.modelverse.requirements import owners
 
-__all__ = ["LLAMA3_8B", "QWEN2_5_0_5B", "TINY", "Published", "random_model"]
+__all__ = ["GEMMA3_270M", "LLAMA3_8B", "QWEN2_5_0_5B", "TINY", "Published", "moved", "random_model"]
 
 _TILE = 1 << 24  # elements drawn; larger weights repeat them
 
@@ -32,6 +32,10 @@ class Published:
     name: str
     family: str
     config: Mapping[str, Any]
+
+    def cut(self, **config: Any) -> Published:
+        """The same with other sizes."""
+        return Published(self.name, self.family, {**self.config, **config})
 
 
 QWEN2_5_0_5B = Published(
@@ -72,19 +76,38 @@ LLAMA3_8B = Published(
         "hidden_act": "silu",
     },
 )
-#: For trying the benchmark where nothing is fast.
-TINY = Published(
-    "tiny",
-    "clika_family_llama.llama",
+GEMMA3_270M = Published(
+    "Gemma-3-270M",
+    "clika_family_gemma.gemma",
     {
-        **LLAMA3_8B.config,
-        "hidden_size": 256,
-        "intermediate_size": 512,
-        "num_hidden_layers": 2,
+        "architectures": ["Gemma3ForCausalLM"],
+        "model_type": "gemma3_text",
+        "hidden_size": 640,
+        "intermediate_size": 2048,
+        "num_hidden_layers": 18,
         "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "vocab_size": 512,
+        "num_key_value_heads": 1,
+        "head_dim": 256,
+        "vocab_size": 262144,
+        "max_position_embeddings": 32768,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 1000000.0,
+        "rope_local_base_freq": 10000.0,
+        "query_pre_attn_scalar": 256,
+        "sliding_window": 512,
+        "sliding_window_pattern": 6,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "tie_word_embeddings": True,
     },
+)
+#: For trying the benchmark where nothing is fast.
+TINY = LLAMA3_8B.cut(
+    hidden_size=256,
+    intermediate_size=512,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    vocab_size=512,
 )
 
 
@@ -175,3 +198,20 @@ def random_model(about: Published, kind: str, device: Any, compute: Any = None) 
             owner.output_dtype = compute
         setattr(owner, attribute, value)
     return model
+
+
+def moved(about: Published, model: Any, device: Any, compute: Any) -> Any:
+    """A tree of the same weights on a device, dense ones in the dtype ``compute``."""
+    family = importlib.import_module(about.family).FAMILY
+    config = family.config_from_hf(Fields(dict(about.config), "config.json"))
+    other = family.build(config, compute)
+    for (_, owner, attribute), (_, target, _) in zip(owners(model), owners(other), strict=True):
+        value = getattr(owner, attribute)
+        value = value if value.scheme else value.to(compute)
+        setattr(target, attribute, value.to(device))
+        for name in ("mode", "output_dtype"):
+            if name in vars(owner):
+                setattr(target, name, vars(owner)[name])
+        if isinstance(target, nn.Embedding):
+            target.output_dtype = compute
+    return other
