@@ -118,11 +118,11 @@ class Ours:
         from clika_runtime.modelverse.engine import Engine
 
         start = time.perf_counter()
-        self.model = random_model(case.about, case.kind, device)
+        packed = case.kind not in ("bfloat16", "float16", "float32")
+        rows = crt.bfloat16 if packed else crt.dtypes.by_name(case.kind)
+        self.model = random_model(case.about, case.kind, device, rows)
         crt.synchronize(device)
         self.build_seconds = time.perf_counter() - start
-        packed = case.kind not in ("bfloat16", "float16", "float32")
-        rows = crt.float32 if packed else crt.dtypes.by_name(case.kind)
         config = CacheConfig(
             PREFILL + PROMPT + TOKENS, max_sequences=max(BATCHES), dtype=rows, device=device
         )
