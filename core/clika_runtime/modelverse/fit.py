@@ -170,13 +170,18 @@ def on_a_place(options: LoadOptions, load: Callable[[LoadOptions], T]) -> T:
 def places() -> list[Place]:
     """The devices of this machine; the host comes first, and is there without a backend too."""
     kinds = dict.fromkeys(("cpu", *plugins.device_kinds()))
-    found = [place_of(device) for kind in kinds for device in crt.enumerate_devices(kind)]
+    found = [_place(device, False) for kind in kinds for device in crt.enumerate_devices(kind)]
     return found or [Place("CPU:0", "cpu", host_memory())]
 
 
-def place_of(device: Any, *, free: bool = False) -> Place:
-    """A device with its memory; for the host at most what its control group allows. ``free``: of
-    another device what nobody has taken yet, which opens it."""
+def place_of(device: Any) -> Place:
+    """A device that something is to be loaded on, with its memory: for the host at most what its
+    control group allows, for another what nobody has taken yet, which opens it."""
+    return _place(device, free=True)
+
+
+def _place(device: Any, free: bool) -> Place:
+    """A device with its memory, all of it or what is free."""
     device = crt.Device(device)
     name = f"{device.api}:{device.index}"
     try:

@@ -327,7 +327,7 @@ def _load_model(source: Any, options: LoadOptions, family: Family | None) -> Loa
     found = describe(source, options, family)
     checkpoint, family, config = found.checkpoint, found.family, found.config
     model, compute = found.model, found.dtype
-    place = fit.place_of(options.device, free=True)
+    place = fit.place_of(options.device)
     requirements.admit(fit.budget_of_described(found, options, place), checkpoint.path)
     _bind(checkpoint, model, found.names, compute, options)
     device = crt.Device(options.device)
