@@ -656,17 +656,13 @@ ErrorPtr unpack_weight(const TensorRecord& packed, TensorRecord* weight) {
                           "', which has no way back to the published form; keep the weight as published");
   }
   if (ErrorPtr error = settle(packed)) return error;
-  const clika_block block = clika_block_of(packed.scheme);
-  if (block.columns == 0) {
-    return make_error(CLIKA_UNSUPPORTED, "NOT_IMPLEMENTED_FOR_LAYOUT",
-                      "unpack_weight: a dense weight in layout " + std::to_string(packed.layout) +
-                          " has no published payload");
-  }
   *weight = packed;
   weight->layout = CLIKA_LAYOUT_PUBLISHED;
   weight->pack_mode = 0;
   weight->offset = 0;
-  const auto nbytes = static_cast<size_t>(packed.numel() / block.columns * block.bytes);
+  const clika_block block = clika_block_of(packed.scheme);
+  const auto nbytes = static_cast<size_t>(packed.dense() ? dense_bytes(packed.rank, packed.shape, packed.dtype)
+                                                         : packed.numel() / block.columns * block.bytes);
   weight->storage = Storage::create(device_allocator(packed.device), nbytes, packed.device, false);
   if (weight->storage == nullptr || (nbytes != 0 && weight->storage->data() == nullptr)) {
     if (weight->storage != nullptr) weight->storage->drop();

@@ -116,6 +116,7 @@ cdef class Op:
     cdef int8_t sequence[_MAX_ARGS]
     cdef int8_t variadic[_MAX_ARGS]
     cdef int8_t ints[_MAX_ARGS]
+    cdef int8_t packed[_MAX_ARGS]
     cdef bint places         # takes a device: its absence means the scope's, which is in the key
     cdef tuple args
     cdef dict positions      # keyword -> index
@@ -142,6 +143,7 @@ cdef class Op:
             self.sequence[i] = arg.sequence
             self.variadic[i] = arg.variadic
             self.ints[i] = arg.type == "ints"
+            self.packed[i] = arg.packed
             self.places |= arg.type == "device"
             self.positions[arg.name] = i
             for alias in arg.aliases:
@@ -270,6 +272,10 @@ cdef class Op:
             if kind == _TENSOR:
                 if type(value) is Tensor:
                     t = <Tensor>value
+                    if t.record.layout and not self.packed[i] and t.record.scheme == CLIKA_DENSE:
+                        t = self._as_published(i, t)
+                        keep = [t] if keep is None else [*keep, t]
+                        slots[i] = <PyObject*>t
                     if t.recorder is not None:
                         traced = True
                     key_tensor(&key, &t.record)
@@ -296,6 +302,10 @@ cdef class Op:
                     frame.n_groups += 1
                     continue
                 if self.sequence[i] and isinstance(value, (list, tuple)):
+                    if not self.packed[i] and _some_in_own_layout(value):
+                        value = [self._as_published(i, item) for item in value]
+                        keep = [value] if keep is None else [*keep, value]
+                        slots[i] = <PyObject*>value
                     key_tag(&key, c"q")
                     integer = len(value)
                     key_bytes(&key, &integer, 8)
@@ -367,6 +377,19 @@ cdef class Op:
         else:
             _counts.hits += 1
         return self._run(binding, &frame, slots)
+
+    cdef object _as_published(self, int i, object given):
+        """A dense weight in its backend's own layout for an operator that reads elements: a copy as published."""
+        cdef Tensor t
+        if type(given) is not Tensor:
+            return given
+        t = <Tensor>given
+        if not t.record.layout or t.record.scheme != CLIKA_DENSE:
+            return t
+        if self.record.mutates is not None and i == self._target():
+            raise invalid(f"{self.name}: {self.args[i].name} is a weight in its backend's own layout, which is not "
+                          "written to; take unpack_weight() of it first")
+        return unpack_weight(t) if t.recorder is None else t.recorder.published(t)
 
     cdef object _wrong(self, int i, object value):
         arg = self.args[i]
@@ -999,6 +1022,13 @@ def _restore_op(str name):
 cdef object _meta_of(Tensor t):
     return Meta(t._sizes(), _DTYPES[t.record.dtype], _DEVICE_OF_ID[t.record.device], t.record.scheme,
                 t.record.layout, t._steps())
+
+
+cdef bint _some_in_own_layout(object tensors):
+    for item in tensors:
+        if type(item) is Tensor and (<Tensor>item).record.layout and (<Tensor>item).record.scheme == CLIKA_DENSE:
+            return True
+    return False
 
 
 cdef bint _is_fake(object t):

@@ -419,6 +419,7 @@ cdef object _to_dlpack(Tensor t, object stream, object max_version, object dl_de
     cdef DLDevice device
     cdef DLType dtype
     cdef bint copied = False
+    t = _as_published(t)
     t._ordered("__dlpack__")
     if t.record.scheme != CLIKA_DENSE or t.record.layout != 0:
         raise BufferError("__dlpack__: a packed weight has no form in the protocol; call dequantize() first")
@@ -549,6 +550,7 @@ cdef tuple _pickled(Tensor t):
     """What `__reduce__` gives: a function and its arguments."""
     if t.recorder is not None:
         raise TypeError("a traced tensor cannot be pickled: it has no value")
+    t = _as_published(t)
     if t.record.layout != 0:
         raise TypeError("a weight in a backend's own layout cannot be pickled; pickle it as published")
     payload = None if t.is_fake() else t.bytes()

@@ -386,6 +386,19 @@ cdef class GraphRecorder(Recording):
         result.recorder = self
         return result
 
+    def published(self, Tensor t):
+        """A captured weight in its backend's own layout as it was published, a constant of its own."""
+        cdef Tensor held = Tensor.__new__(Tensor)
+        cdef Value* value = &self.graph.get().values[t.record.value]
+        held.record = t.record
+        held.record.value = -1
+        held.record.storage = value.storage
+        held.record.offset = value.storage_offset
+        if value.storage is NULL:
+            raise invalid("a weight in its backend's own layout is a constant of a recording, not computed by it")
+        value.storage.retain()
+        return self._tensor(self._capture(unpack_weight(held), False))
+
     # -------------------------------------------------------- a call
     cdef object _record(self, Op op, list values):
         record = op.record

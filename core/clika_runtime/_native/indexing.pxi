@@ -14,6 +14,9 @@ cdef Tensor _index(Tensor source, object index):
 
 
 cdef int _assign(Tensor target, object index, object value) except -1:
+    if target.record.layout:
+        raise invalid("indexing: a weight in its backend's own layout is not written to; take unpack_weight() of it "
+                      "first")
     tensors = []
     view = _indexed_view(target, index, tensors)
     if not isinstance(value, (Tensor, int, float)):

@@ -502,6 +502,9 @@ ErrorPtr Plan::bind(const TensorRecord* const* inputs, size_t n_inputs, std::vec
     if (given.scheme != 0 && value.scheme == 0) {
       return invalid("run: input '" + value.name + "' is a packed weight, and the graph was recorded with a dense tensor");
     }
+    if (given.layout != value.layout) {
+      return invalid("run: input '" + value.name + "' is a weight in its backend's own layout; pass unpack_weight() of it");
+    }
     if (given.dtype != value.dtype || given.rank != value.rank || given.scheme != value.scheme ||
         given.device != value.device) {
       return invalid("run: input '" + value.name + "' was recorded with " + kind_text(value.dtype, value.device) +

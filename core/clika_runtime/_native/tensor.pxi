@@ -203,7 +203,7 @@ cdef class Tensor:
 
     cdef Tensor _readable(self, str operation):
         """A host tensor with contiguous bytes that can be read now."""
-        cdef Tensor t = self
+        cdef Tensor t = _as_published(self)
         if t.record.scheme != CLIKA_DENSE or t.record.layout != 0:
             raise invalid(f"{operation}: a packed weight has no elements to read; call dequantize() first")
         if t.record.device > 255:
@@ -214,13 +214,16 @@ cdef class Tensor:
         return t
 
     def numpy(self):
-        """The elements as a NumPy array that shares the memory of a CPU tensor.
+        """The elements as a NumPy array that shares the memory of a CPU tensor; of a weight in its backend's own layout
+        a copy.
 
         Raises TypeError for a tensor on another device (move it with ``.to("cpu")``) and for dtypes that NumPy has
         not (cast, or use ``bytes()``).
         """
         if self.record.device > 255:
             raise TypeError(f"numpy: the tensor is on {self.device}; move it first with .to('cpu')")
+        if self.record.layout != 0 and self.record.scheme == CLIKA_DENSE:
+            return self._readable("numpy").numpy()
         if self.record.scheme != CLIKA_DENSE or self.record.layout != 0:
             raise TypeError("numpy: a packed weight has no NumPy form; call dequantize() first")
         if self.record.dtype not in _FORMATS:
@@ -762,6 +765,7 @@ cdef Tensor _fake(const TensorRecord& like):
     result.record.storage = NULL
     result.record.offset = 0
     result.record.device = -1
+    result.record.layout = 0
     return result
 
 
@@ -864,6 +868,13 @@ cdef Tensor _alias(Tensor source):
     return result
 
 
+cdef Tensor _as_published(Tensor t):
+    """A dense weight in its backend's own layout as it was published, which is a copy; else the tensor itself."""
+    if t.record.layout != 0 and t.record.scheme == CLIKA_DENSE and t.record.storage is not NULL:
+        return unpack_weight(t)
+    return t
+
+
 cdef Tensor _strided(Tensor source, tuple shape, tuple strides, int64_t offset):
     """A view of a concrete tensor; ``offset`` counts elements."""
     cdef Tensor result = _alias(source)
@@ -880,6 +891,7 @@ cdef Tensor _as_strided(Tensor source, tuple size, tuple stride, object offset):
     if source.recorder is not None:
         raise _errors.UnsupportedError("as_strided: a traced tensor has no storage to view",
                                        "NOT_IMPLEMENTED_FOR_PARAM")
+    source = _as_published(source)
     if source.record.scheme != CLIKA_DENSE or source.record.layout != 0:
         raise invalid("as_strided: a packed weight has no elements to view; call dequantize() first")
     cdef int32_t bits = dtype_bits(source.record.dtype)

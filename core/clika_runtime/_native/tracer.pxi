@@ -164,6 +164,10 @@ cdef class Tracer(Recording):
         """The traced tensor of a value of the graph."""
         return self._tensor(value)
 
+    def published(self, Tensor t):
+        """A constant in its backend's own layout as it was published, a constant of its own."""
+        return self._tensor(self._captured(unpack_weight(self._graph()._constants[t.record.value])))
+
     def value(self, Tensor t):
         """The value of a tensor: a traced one's newest version, a concrete one as a constant."""
         return self._newest(t)

@@ -162,10 +162,11 @@ class CompiledFunction(Generic[P, R]):
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         if any(tensor.is_traced for tensor in tensors):
             return self._target(*args, **kwargs)
-        if not all(tensor.is_contiguous() for tensor in tensors):
+        if not all(tensor.is_contiguous() and not tensor.layout for tensor in tensors):
             if self._fullgraph:
                 raise InvalidArgumentError(
-                    "compile: a graph takes contiguous inputs; pass x.contiguous()"
+                    "compile: a graph takes contiguous inputs, and weights as published; pass "
+                    "x.contiguous() or unpack_weight(x)"
                 )
             return self._target(*args, **kwargs)
         key = (structure, tuple(_guard(leaf) for leaf in leaves), self._module_guard())
@@ -422,8 +423,8 @@ def compile(
     What the function finds around it, such as a global, is what it was at the capture.
 
     What cannot be recorded, such as a branch on a tensor's value or random numbers without a seed,
-    is served eagerly from then on, and so is every call with a tensor that is not contiguous or a
-    static value without a hash; ``fullgraph`` makes that a `ClikaRTError`.
+    is served eagerly from then on, and so is every call with a tensor that is not contiguous, a
+    weight in its backend's own layout or a static value without a hash; ``fullgraph`` makes that a `ClikaRTError`.
 
     >>> import clika_runtime as crt
     >>> double = crt.compile(lambda x: x + x)

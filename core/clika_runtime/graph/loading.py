@@ -230,8 +230,6 @@ class _Reader:
             or any(type(step) is not int or not 0 <= step <= _LARGEST for step in strides)
         ):
             self.refuse(where, f"{_shown(strides)} are no strides of this tensor")
-        if pack is not None and not scheme:
-            self.refuse(where, f"a dense tensor is not packed for {_shown(pack)}")
         buffer = self.buffers.get((key, written))
         if buffer is None:
             view, info = self.file.view(key), self.file.tensors[key]

@@ -204,7 +204,8 @@ class _Writer:
         tensor = graph._constants[value]
         name = entry["name"]
         if tensor.layout:
-            place = (tensor.device, tensor.data_ptr(), tensor.scheme, tuple(tensor.shape))
+            kind = (tensor.dtype, tensor.scheme, tuple(tensor.shape))
+            place = (tensor.device, tensor.data_ptr(), *kind)
             self.packed.setdefault(place, _Packed(name, tensor)).entries.append(entry)
             return
         tensor = tensor.cpu()
@@ -426,9 +427,11 @@ def _groups(constants: list[_Shown]) -> list[_Group]:
 
 
 def payload_bytes(weight: Any) -> int:
-    """The bytes of a packed weight as it was published."""
+    """The bytes of a weight as it was published."""
     from ..io import SCHEMES
 
+    if not weight.scheme:
+        return int(weight.dtype.nbytes(weight.numel()))
     block = SCHEMES[weight.scheme]
     count: int = weight.numel() // block.columns * block.nbytes
     return count

@@ -313,8 +313,8 @@ def load_model(
 ) -> LoadedModel:
     """Opens a checkpoint, builds its family's tree and binds the weights.
 
-    Dense weights stay views of the mapped file where the backend takes them as they are; packed
-    ones are brought into the backend's layout once, and the file's pages are given back. Refused
+    Weights that are multiplied with are brought into the backend's layout once, and the file's
+    pages are given back; others stay views of the mapped file where they are used as they are. Refused
     with file, key and both values: missing tensors, tensors nobody asked for, shapes that do not
     fit; a model that cannot fit the device's memory, before anything is allocated."""
     return fit.on_a_place(
@@ -443,7 +443,7 @@ def _bind(
     packing = _Packing(checkpoint)
     for slot, owner, attribute in owners(model):
         name = names[slot]
-        value = checkpoint.tensor(name)
+        stored = value = checkpoint.tensor(name)
         is_linear = isinstance(owner, nn.Linear) and attribute == "weight"
         if value.scheme and not is_linear and not isinstance(owner, nn.Embedding):
             # Norms and biases are read element by element; they take a few bytes.
@@ -456,14 +456,15 @@ def _bind(
             owner.mode = mode if value.scheme else "exact"
             order = checkpoint.input_order(name)
             owner.input_order = order if order is None else order.to(device)
-            packing.add(owner, attribute, name, value, mode)
+            packing.add(owner, attribute, name, value, mode, copied=value is not stored)
         elif isinstance(owner, nn.Embedding):
             # A table that the head multiplies with takes the layout of products; the gather reads
             # that too.
             multiplied = tied and owner is table
             owner.output_dtype = compute
             owner.mode = mode if multiplied and value.scheme else "exact"
-            packing.add(owner, attribute, name, value, mode if multiplied else "table")
+            use = mode if multiplied else "table"
+            packing.add(owner, attribute, name, value, use, copied=value is not stored)
         else:
             setattr(owner, attribute, value)
     packing.finish()
@@ -479,10 +480,12 @@ class _Packing:
         self.waiting: list[tuple[nn.Module, str, str, Any, str]] = []
         self.nbytes = 0
 
-    def add(self, owner: nn.Module, attribute: str, name: str, value: Any, mode: str) -> None:
+    def add(
+        self, owner: nn.Module, attribute: str, name: str, value: Any, mode: str, copied: bool
+    ) -> None:
         self.waiting.append((owner, attribute, name, value, mode))
         self.nbytes += value.nbytes
-        copied = name in self.checkpoint.quantized or value.device.type != "cpu"
+        copied = copied or name in self.checkpoint.quantized
         if copied or self.nbytes >= PACK_BYTES:
             self.finish()
 
@@ -491,7 +494,7 @@ class _Packing:
         packed = pack_weights(values, [row[4] for row in self.waiting])
         for (owner, attribute, name, _, _), value in zip(self.waiting, packed, strict=True):
             setattr(owner, attribute, value)
-            if value.scheme:
+            if value.scheme or value.layout:
                 self.checkpoint.drop_pages(name)
         self.waiting.clear()
         self.nbytes = 0

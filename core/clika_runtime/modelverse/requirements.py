@@ -4,9 +4,9 @@ files.
 One budget is planned before anything is allocated; ``check`` prints it, every load logs it, and a
 load that cannot fit is refused by it. The terms are those that loader, cache and engine allocate:
 
-- *weights*: packed matrices in the backend's layout (the published bytes, rows rounded up to whole
-  groups), dense ones as mapped or converted, and of a table that is only gathered from the pages
-  that a window of tokens can touch;
+- *weights*: matrices that are multiplied with in the backend's layout (the published or converted
+  bytes, rows rounded up to whole groups), other ones as mapped or converted, and of a table that is
+  only gathered from the pages that a window of tokens can touch;
 - *cache*: keys and values of every layer for the whole window, in blocks;
 - *activations*: the arenas of the plans, which hold the widest moment of a block;
 - *workspace*: what kernels take while they run, such as quantized activations;
@@ -60,8 +60,10 @@ TOKEN_BYTES = 400
 PIECE_BYTES = 520
 #: Bytes of a merge while a byte-pair tokenizer is built: the merges as texts, pairs and table.
 MERGE_BYTES = 460
-#: The rows of a packed matrix are interleaved in groups of at most this many.
+#: The rows of a packed matrix are interleaved in groups of at most this many, those of a dense one
+#: in groups of so many, where there are as many.
 ROW_GROUP = 16
+DENSE_ROW_GROUP = 32
 #: Weights stand on huge pages, the last of which may be partly unused; small weights share regions.
 HUGE_PAGE = 2 * MIB
 REGION = 16 * MIB
@@ -298,11 +300,14 @@ def _weights(
             if info.name not in woven and _mapped(info, compute):
                 gathered.append(info.nbytes)
                 continue
-        kept, passing = _bound(info, compute, isinstance(owner, nn.Embedding), multiplied)
+        interleaved = host and multiplied and _is_interleaved(info)
+        kept, passing = _bound(
+            info, compute, isinstance(owner, nn.Embedding), multiplied, interleaved
+        )
         exact = exact or (linear and not info.packed)
         if info.name in woven:
             passing += info.nbytes  # the parts, and what is made of them
-        if info.packed and multiplied:
+        if multiplied and (info.packed or interleaved):
             if kept >= REGION_SHARE:
                 kept = _pages(kept)
             else:  # small weights follow each other in regions
@@ -331,15 +336,27 @@ def _mapped(info: TensorInfo, compute: Any) -> bool:
     )
 
 
-def _bound(info: TensorInfo, compute: Any, table: bool, multiplied: bool) -> tuple[int, int]:
-    """(bytes that stay, pages of the file that are resident beside them while the tensor is
-    bound)."""
+def _is_interleaved(info: TensorInfo) -> bool:
+    """Whether the host's backend takes a dense weight into its own layout."""
+    return not info.packed and len(info.shape) == 2 and info.shape[0] >= DENSE_ROW_GROUP
+
+
+def _bound(
+    info: TensorInfo, compute: Any, table: bool, multiplied: bool, interleaved: bool
+) -> tuple[int, int]:
+    """(bytes that stay, those that are resident beside them while the tensor is bound: pages of the
+    file, and what they were converted to)."""
     if info.packed and (multiplied or table):
         rows = max(1, info.shape[0])
         whole = -(-rows // ROW_GROUP) * ROW_GROUP if multiplied else rows
         return info.nbytes // rows * whole, info.nbytes
     if info.packed:  # read element by element: dequantized
         return info.numel * int(compute.nbytes(1)), info.nbytes
+    if interleaved:
+        rows, columns = info.shape
+        element = info.nbytes // info.numel if _mapped(info, compute) else int(compute.nbytes(1))
+        passing = info.nbytes + (0 if _mapped(info, compute) else info.numel * element)
+        return -(-rows // DENSE_ROW_GROUP) * DENSE_ROW_GROUP * columns * element, passing
     if _mapped(info, compute):
         return info.nbytes, 0
     # Converted; the pages of the file stay in memory until the system wants them.

@@ -8,6 +8,7 @@
 
 #include "blocks.hpp"
 #include "pack.hpp"
+#include "interleaved.hpp"
 
 template <class Out>
 int32_t decode_all(const clika_call* call) {
@@ -42,8 +43,25 @@ void convert(const clika_call* call) {
   });
 }
 
+template <class In, class Out>
+void convert_interleaved(const clika_call* call) {
+  const clika_value& weight = call->inputs[0];
+  const int64_t columns = weight.shape[1];
+  Out* to = static_cast<Out*>(call->outputs[0].data);
+  const int64_t grain = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, columns));
+  parallel(call, columns == 0 ? 0 : weight.shape[0], grain, [&](int64_t begin, int64_t end, int32_t) {
+    for (int64_t row = begin; row < end; ++row) copy_interleaved_row<In>(weight, row, to + row * columns);
+  });
+}
+
 template <class In>
 int32_t convert_dense(const clika_call* call) {
+  if (is_interleaved(call->inputs[0])) {
+    const int32_t status = check_interleaved(call, call->inputs[0], "dequantize");
+    if (status != CLIKA_OK) return status;
+    visit_float(call->outputs[0].dtype, [&](auto tag) { convert_interleaved<In, decltype(tag)>(call); });
+    return CLIKA_OK;
+  }
   switch (call->outputs[0].dtype) {
     case CLIKA_FLOAT32: convert<In, float>(call); break;
     case CLIKA_BFLOAT16: convert<In, bf16>(call); break;
@@ -52,9 +70,12 @@ int32_t convert_dense(const clika_call* call) {
   return CLIKA_OK;
 }
 
+constexpr Entry dense_entry(clika_kernel_fn run, uint64_t dtype) {
+  return Entry("dequantize", run).in(dtype).schemes(DENSE).out(FLOATS).contiguous().parallel();
+}
+
 CLIKA_KERNELS(dequantize,
               Entry("dequantize", run).in(CLIKA_ANY).schemes(kQuantized).out(FLOATS).contiguous().parallel(),
-              Entry("dequantize", convert_dense<float>).in(F32).out(FLOATS).contiguous().parallel(),
-              Entry("dequantize", convert_dense<bf16>).in(BF16).out(FLOATS).contiguous().parallel(),
-              Entry("dequantize", convert_dense<f16>).in(F16).out(FLOATS).contiguous().parallel())
+              dense_entry(convert_dense<float>, F32), dense_entry(convert_dense<bf16>, BF16),
+              dense_entry(convert_dense<f16>, F16))
 #include "level_end.hpp"

@@ -8,6 +8,7 @@
 
 #include "blocks.hpp"
 #include "pack.hpp"
+#include "interleaved.hpp"
 
 inline int64_t id_at(const clika_value& ids, int64_t i) {
   return ids.dtype == CLIKA_INT32 ? static_cast<int64_t>(static_cast<const int32_t*>(ids.data)[i])
@@ -30,13 +31,16 @@ void gather_row(const clika_value& weight, int64_t row, Out* out) {
   const int64_t columns = weight.shape[1];
   if (weight.scheme != CLIKA_DENSE) {
     decode_row(weight, row, out);
-  } else if (weight.dtype == CLIKA_FLOAT32) {
-    copy_row(static_cast<const float*>(weight.data) + row * columns, out, columns);
-  } else if (weight.dtype == CLIKA_BFLOAT16) {
-    copy_row(static_cast<const bf16*>(weight.data) + row * columns, out, columns);
-  } else {
-    copy_row(static_cast<const f16*>(weight.data) + row * columns, out, columns);
+    return;
   }
+  visit_float(weight.dtype, [&](auto tag) {
+    using In = decltype(tag);
+    if (is_interleaved(weight)) {
+      copy_interleaved_row<In>(weight, row, out);
+    } else {
+      copy_row(static_cast<const In*>(weight.data) + row * columns, out, columns);
+    }
+  });
 }
 
 template <class Out>
@@ -60,10 +64,10 @@ int32_t run(const clika_call* call) {
                   "embedding: the table must be [rows, columns], got %d dimensions",
                   static_cast<int>(weight.rank));
   }
-  if (weight.scheme != CLIKA_DENSE) {
-    const int32_t status = check_weight(call, weight, "embedding");
-    if (status != CLIKA_OK) return status;
-  }
+  const int32_t status = weight.scheme != CLIKA_DENSE  ? check_weight(call, weight, "embedding")
+                         : is_interleaved(weight) ? check_interleaved(call, weight, "embedding")
+                                                  : CLIKA_OK;
+  if (status != CLIKA_OK) return status;
   const int64_t rows = weight.shape[0];
   const int64_t n = elements(ids);
   for (int64_t i = 0; i < n; ++i) {
@@ -81,7 +85,8 @@ int32_t run(const clika_call* call) {
   }
 }
 
-constexpr Entry entry = Entry("embedding", run).in(FLOATS, I32 | I64).out(FLOATS).contiguous().parallel();
+constexpr Entry entry =
+    Entry("embedding", run).in(FLOATS, I32 | I64).schemes(DENSE, 0).out(FLOATS).contiguous().parallel();
 
 CLIKA_KERNELS(embedding, entry, entry.in(CLIKA_ANY, I32 | I64).schemes(kQuantized, 0))
 #include "level_end.hpp"

@@ -42,30 +42,36 @@ CLIKA_INLINE void multiply_column(const Format (&formats)[G], int part, const fl
   }
 }
 
+// The tokens of a product as tiles of [K, T] of float32; null where memory could not be had.
+inline const float* exact_tokens(const Linear& p) {
+  constexpr int64_t T = kExactTokens;
+  if (p.m == 1 && p.x_dtype == CLIKA_FLOAT32) return static_cast<const float*>(p.x);  // is one already
+  float* copy =
+      static_cast<float*>(p.call->core->scratch(p.call, static_cast<size_t>(std::max<int64_t>(64, 4 * p.m * p.k))));
+  if (copy == nullptr) return nullptr;
+  const int64_t tiles = group_count(p.m, T);
+  with_input(p, [&](const auto* x) {
+    const double cost = static_cast<double>(T * p.k);
+    parallel(p.call, tiles, piece(p.call, tiles, cost), [&](int64_t begin, int64_t end, int32_t) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t count = std::min(T, p.m - i * T);
+        float* tile = copy + i * T * p.k;
+        for (int64_t t = 0; t < count; ++t) {
+          const auto* row = x + (i * T + t) * p.k;
+          for (int64_t k = 0; k < p.k; ++k) tile[k * count + t] = to_float(row[k]);
+        }
+      }
+    });
+  });
+  return copy;
+}
+
 template <class Source>
 int32_t run_exact(const Linear& p, const Source& source) {
   constexpr int64_t T = kExactTokens;
-  const int64_t tiles = (p.m + T - 1) / T;
-  const float* tokens = static_cast<const float*>(p.x);  // tiles of [K, T]; one float32 token is one already
-  if (p.m > 1 || p.x_dtype != CLIKA_FLOAT32) {
-    float* copy = static_cast<float*>(
-        p.call->core->scratch(p.call, static_cast<size_t>(std::max<int64_t>(64, 4 * p.m * p.k))));
-    if (!copy) return CLIKA_UNAVAILABLE;
-    with_input(p, [&](const auto* x) {
-      const double cost = static_cast<double>(T * p.k);
-      parallel(p.call, tiles, piece(p.call, tiles, cost), [&](int64_t begin, int64_t end, int32_t) {
-        for (int64_t i = begin; i < end; ++i) {
-          const int64_t count = std::min(T, p.m - i * T);
-          float* tile = copy + i * T * p.k;
-          for (int64_t t = 0; t < count; ++t) {
-            const auto* row = x + (i * T + t) * p.k;
-            for (int64_t k = 0; k < p.k; ++k) tile[k * count + t] = to_float(row[k]);
-          }
-        }
-      });
-    });
-    tokens = copy;
-  }
+  const int64_t tiles = group_count(p.m, T);
+  const float* tokens = exact_tokens(p);
+  if (tokens == nullptr) return CLIKA_UNAVAILABLE;
 
   const int64_t groups = group_count(p.n, kGroup);
   const int64_t strips = group_count(groups, kExactGroups);

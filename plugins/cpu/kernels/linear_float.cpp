@@ -1,8 +1,9 @@
-// linear over dense float32, bfloat16 and float16 weights, read as published.
+// linear over dense float32, bfloat16 and float16 weights, as published or with their rows interleaved.
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
 #include <type_traits>
+#include <utility>
 
 #include "level.hpp"
 
@@ -11,6 +12,8 @@
 #include "pack.hpp"
 #include "quantize_activations.hpp"
 #include "linear.hpp"
+#include "interleaved.hpp"
+#include "linear_dense.hpp"
 
 #if CLIKA_X86 && CLIKA_LEVEL == 2
 // Word c of row r to lane r of words[c]: 16 rows of 64 bytes.
@@ -182,6 +185,10 @@ int32_t linear_dense(const clika_call* call) {
   bool empty = false;
   const int32_t status = read_call(call, &p, &empty);
   if (status != CLIKA_OK || empty) return status;
+  if (is_interleaved(*p.weight)) {
+    const int32_t checked = check_interleaved(call, *p.weight, "linear");
+    return checked == CLIKA_OK ? run_interleaved<T>(p) : checked;
+  }
   if constexpr (std::is_same_v<T, bf16>) {
     int32_t done = CLIKA_OK;
     if (multiply_bfloat16(p, &done)) return done;
@@ -193,6 +200,7 @@ int32_t linear_dense(const clika_call* call) {
 constexpr Entry dense_entry(clika_kernel_fn run, uint64_t weight) {
   return Entry("linear", run)
       .in(FLOATS, weight, FLOATS)
+      .schemes(0, DENSE, 0)
       .out(FLOATS)
       .rank(1, CLIKA_MAX_RANK)
       .contiguous()

@@ -1,5 +1,5 @@
-// Repacking of quantized weights, once, at load: from the published payload into the form of pack.hpp; and back, for
-// whoever writes them to a file.
+// Repacking of weights, once, at load: from the published payload into the form of pack.hpp (quantized) or interleaved.hpp
+// (dense); and back, for whoever writes them to a file.
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
@@ -9,17 +9,36 @@
 
 #include "blocks.hpp"
 #include "pack.hpp"
+#include "quantize_activations.hpp"
+#include "interleaved.hpp"
+
+}  // namespace
+#include "linear_tables.hpp"
+namespace {
+
+bool is_contiguous(const clika_value& weight) {
+  return weight.strides == nullptr || ((weight.shape[0] <= 1 || weight.strides[0] == weight.shape[1]) &&
+                                       (weight.shape[1] <= 1 || weight.strides[1] == 1));
+}
 
 bool packs(const clika_value& weight, int32_t mode) {
-  // A table that is only gathered from reads the published rows faster than the packed ones and without a
-  // copy. Dense weights are read as they are: linear transposes them in registers at memory speed.
-  return mode != 3 && weight.scheme != CLIKA_DENSE;
+  // A table that is only gathered from reads the published rows faster than the packed ones and without a copy.
+  if (mode == 3) return false;
+  if (weight.scheme != CLIKA_DENSE) return true;
+  // The rows of less than a group would be read with many zeros. AMX takes bfloat16 rows as published.
+  if ((FLOATS & CLIKA_BIT(weight.dtype)) == 0 || weight.rank != 2 || weight.shape[0] < kInterleaved) return false;
+  return is_contiguous(weight) && (weight.dtype != CLIKA_BFLOAT16 || &best_panels() == &panel_kernels);
 }
 
 int32_t pack_info(const clika_value* weight, int32_t mode, clika_pack_info* out) {
   out->layout = CLIKA_LAYOUT_PUBLISHED;
   out->nbytes = weight->nbytes;
   if (!packs(*weight, mode)) return CLIKA_OK;
+  if (weight->scheme == CLIKA_DENSE) {
+    out->layout = static_cast<int32_t>(kInterleaved);
+    out->nbytes = interleaved_bytes(*weight);
+    return CLIKA_OK;
+  }
   if (weight->rank != 2) return CLIKA_INVALID_ARGUMENT;
   const clika_block block = clika_block_of(weight->scheme);
   if (block.columns == 0 || weight->shape[1] % block.columns != 0) return CLIKA_UNSUPPORTED;
@@ -52,16 +71,22 @@ int32_t pack(const clika_call* call, int32_t mode) {
     return refuse(call, CLIKA_UNSUPPORTED, "pack: this backend keeps scheme %d as published in mode %d",
                   static_cast<int>(weight.scheme), static_cast<int>(mode));
   }
-  const int32_t status = check_weight(call, weight, "pack");
+  const bool dense = weight.scheme == CLIKA_DENSE;
+  const int32_t status = dense ? CLIKA_OK : check_weight(call, weight, "pack");
   if (status != CLIKA_OK) return status;
   if (weight.layout != CLIKA_LAYOUT_PUBLISHED) {
     return refuse(call, CLIKA_INVALID_ARGUMENT, "pack: the weight is packed already, in layout %d",
                   static_cast<int>(weight.layout));
   }
-  const int64_t needed = weight_bytes(weight, kGroup);
+  const int64_t needed = dense ? interleaved_bytes(weight) : weight_bytes(weight, kGroup);
   if (out.nbytes < needed) {
     return refuse(call, CLIKA_INVALID_ARGUMENT, "pack: the output needs %" PRId64 " bytes, it has %" PRId64,
                   needed, out.nbytes);
+  }
+  if (dense) {
+    weight.dtype == CLIKA_FLOAT32 ? interleave<uint32_t>(call, weight, out.data)
+                                  : interleave<uint16_t>(call, weight, out.data);
+    return CLIKA_OK;
   }
   uint8_t* to = static_cast<uint8_t*>(out.data);
   with_block(weight.scheme, [&](auto* tag) {
@@ -89,17 +114,23 @@ void unpack_all(const clika_call* call, const clika_value& weight, uint8_t* out)
 int32_t unpack(const clika_call* call) {
   const clika_value& weight = call->inputs[0];
   clika_value& out = call->outputs[0];
-  const int32_t status = check_weight(call, weight, "unpack");
-  if (status != CLIKA_OK) return status;
+  const bool dense = weight.scheme == CLIKA_DENSE;
   if (weight.layout == CLIKA_LAYOUT_PUBLISHED) {
     return refuse(call, CLIKA_INVALID_ARGUMENT, "unpack: the weight is as published");
   }
-  const int64_t needed = weight_bytes(weight, 1);
+  const int32_t status = dense ? check_interleaved(call, weight, "unpack") : check_weight(call, weight, "unpack");
+  if (status != CLIKA_OK) return status;
+  const int64_t needed =
+      dense ? weight.shape[0] * weight.shape[1] * element_bytes(weight.dtype) : weight_bytes(weight, 1);
   if (out.nbytes < needed) {
     return refuse(call, CLIKA_INVALID_ARGUMENT, "unpack: the output needs %" PRId64 " bytes, it has %" PRId64,
                   needed, out.nbytes);
   }
   if (needed == 0) return CLIKA_OK;
+  if (dense) {
+    weight.dtype == CLIKA_FLOAT32 ? publish<uint32_t>(call, weight, out.data) : publish<uint16_t>(call, weight, out.data);
+    return CLIKA_OK;
+  }
   uint8_t* to = static_cast<uint8_t*>(out.data);
   with_block(weight.scheme, [&](auto* tag) {
     unpack_all<std::remove_pointer_t<decltype(tag)>>(call, weight, to);
