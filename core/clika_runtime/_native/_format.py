@@ -28,7 +28,7 @@ def format_tensor(tensor: Tensor) -> str:
         extra.append(f"device='{tensor.device}'")
     if tensor.dtype.name != "float32":
         extra.append(f"dtype={tensor.dtype!r}")
-    if tensor.is_traced or tensor.is_fake() or tensor.is_quantized or tensor.layout:
+    if tensor.is_traced or tensor.is_fake() or tensor.is_quantized:
         state = "traced" if tensor.is_traced else "packed" if not tensor.is_fake() else "fake"
         return f"tensor(<{state}>, {', '.join([f'shape={list(tensor.shape)}', *extra])})"
     shape = tuple(tensor.shape)
@@ -36,6 +36,10 @@ def format_tensor(tensor: Tensor) -> str:
         if len(shape) > 1:
             extra.insert(0, f"size={shape}")
         return f"{HEAD}{', '.join(['[]', *extra])})"
+    if tensor.layout:
+        from ._core import unpack_weight
+
+        tensor = unpack_weight(tensor)
     abbreviated = math.prod(shape) > LIMIT
     values = _edges(tensor).tolist() if abbreviated else tensor.tolist()
     write, width = _writer(values)

@@ -675,8 +675,9 @@ ErrorPtr unpack_weight(const TensorRecord& packed, TensorRecord* weight) {
 
 ErrorPtr copy_device(const TensorRecord& from, TensorRecord* to) {
   if (ErrorPtr error = settle(from)) return error;
-  const int64_t bytes = from.dense() ? dense_bytes(from.rank, from.shape, from.dtype)
-                                     : static_cast<int64_t>(from.storage->nbytes()) - from.offset;
+  const bool published = from.dense() && from.layout == CLIKA_LAYOUT_PUBLISHED;
+  const int64_t bytes = published ? dense_bytes(from.rank, from.shape, from.dtype)
+                                  : static_cast<int64_t>(from.storage->nbytes()) - from.offset;
   const auto n = static_cast<size_t>(bytes);
   const Backend* source = device_backend_of(from.device);
   const Backend* target = device_backend_of(to->device);

@@ -359,7 +359,11 @@ class _Writer:
             key = _unused(weight.name, found)
             for entry in weight.entries:
                 entry["data"] = {"tensor": key, "pack": pack_mode(weight.tensor)}
-            found[key] = ("uint8", (weight.nbytes,), weight.payload)
+            shown = weight.tensor
+            if shown.scheme:
+                found[key] = ("uint8", (weight.nbytes,), weight.payload)
+            else:
+                found[key] = (shown.dtype.name, tuple(shown.shape), weight.payload)
         return found
 
 

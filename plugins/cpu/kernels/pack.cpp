@@ -16,18 +16,18 @@
 #include "linear_tables.hpp"
 namespace {
 
-bool is_contiguous(const clika_value& weight) {
-  return weight.strides == nullptr || ((weight.shape[0] <= 1 || weight.strides[0] == weight.shape[1]) &&
-                                       (weight.shape[1] <= 1 || weight.strides[1] == 1));
-}
-
 bool packs(const clika_value& weight, int32_t mode) {
   // A table that is only gathered from reads the published rows faster than the packed ones and without a copy.
   if (mode == 3) return false;
   if (weight.scheme != CLIKA_DENSE) return true;
-  // The rows of less than a group would be read with many zeros. AMX takes bfloat16 rows as published.
-  if ((FLOATS & CLIKA_BIT(weight.dtype)) == 0 || weight.rank != 2 || weight.shape[0] < kInterleaved) return false;
-  return is_contiguous(weight) && (weight.dtype != CLIKA_BFLOAT16 || &best_panels() == &panel_kernels);
+  // Less rows than a group has would be read with many zeros. AMX takes bfloat16 rows as published.
+  const bool amx = &best_panels() != &panel_kernels;
+  if (weight.rank != 2 || (FLOATS & CLIKA_BIT(weight.dtype)) == 0 || (amx && weight.dtype == CLIKA_BFLOAT16)) return false;
+  const int64_t rows = weight.shape[0];
+  const int64_t columns = weight.shape[1];
+  const bool contiguous = weight.strides == nullptr ||
+                          (weight.strides[0] == columns && (columns == 1 || weight.strides[1] == 1));
+  return rows >= kInterleaved && columns > 0 && contiguous;
 }
 
 int32_t pack_info(const clika_value* weight, int32_t mode, clika_pack_info* out) {

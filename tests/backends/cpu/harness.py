@@ -50,6 +50,8 @@ DTYPES = {
     torch.float8_e4m3fnuz: 21,
     torch.float8_e5m2fnuz: 22,
 }
+#: Bytes of an element of a dense weight.
+ITEM = {code: dtype.itemsize for dtype, code in DTYPES.items()}
 
 
 def clika_block(scheme: int) -> tuple[int, int]:
@@ -191,7 +193,8 @@ class BackendTable(ctypes.Structure):
 
 @dataclass
 class Packed:
-    """A weight in a quantization scheme: payload bytes (uint8 tensor) and logical shape."""
+    """A weight in a quantization scheme or, dense, in a layout of the backend's: payload bytes
+    (uint8 tensor) and logical shape."""
 
     data: torch.Tensor
     shape: tuple[int, ...]
@@ -601,7 +604,7 @@ class Kernels:
 
     def unpack(self, packed: Packed, short: int = 0) -> Packed:
         """A packed weight as it was published; ``short`` bytes of its output are missing."""
-        columns, nbytes = clika_block(packed.scheme)
+        columns, nbytes = clika_block(packed.scheme) if packed.scheme else (1, ITEM[packed.dtype])
         rows, width = packed.shape
         data = torch.full((rows * width // columns * nbytes - short,), 0xA5, dtype=torch.uint8)
         out = Packed(data, packed.shape, packed.scheme, 0, packed.dtype)

@@ -55,11 +55,10 @@ def test_any_split_packs_the_same(level, kind):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_tables_and_dense_weights_stay_as_published(level):
+def test_tables_stay_as_published(level):
     kernels = Kernels(level)
     assert kernels.pack(random_weight("Q4_1", 8, 64), 3) is None
-    for mode in (0, 1, 2, 3):
-        assert kernels.pack(torch.zeros(8, 64), mode) is None
+    assert kernels.pack(torch.zeros(64, 64), 3) is None
 
 
 @pytest.mark.parametrize("level", LEVELS)
