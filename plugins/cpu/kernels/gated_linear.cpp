@@ -1,4 +1,4 @@
-// gated_linear: f(input . gate) * (input . up), over packed weights.
+// gated_linear: f(input . gate) * (input . up).
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
@@ -11,21 +11,22 @@
 #include "pack.hpp"
 #include "quantize_activations.hpp"
 #include "linear.hpp"
+#include "interleaved.hpp"
 #include "linear_formats.hpp"
 #include "math.hpp"
 #include "linear_gate.hpp"
 
 constexpr Gate kGates[] = {Gate::kSwiglu, Gate::kGeglu, Gate::kGegluTanh};  // by the attribute
 
-// Both products in float, then one times the other.
-int32_t run_exactly(const clika_call* call, Linear* products, const IntegerFormat* const* formats, Gate gate) {
+// Both products one after the other, then one times the other.
+int32_t run_apart(const clika_call* call, Linear* products, const IntegerFormat* const* formats, Gate gate, bool fast) {
   const int64_t n = products[0].m * products[0].n;
   const clika_value& out = call->outputs[0];
   const int64_t bytes = n * (out.dtype == CLIKA_FLOAT32 ? 4 : 2);
   products[1].out = call->core->scratch(call, static_cast<size_t>(std::max<int64_t>(64, bytes)));
   if (products[1].out == nullptr) return CLIKA_UNAVAILABLE;
   for (int i = 0; i < 2; ++i) {
-    const int32_t status = formats[i]->exact(products[i]);
+    const int32_t status = run_one(call, products + i, formats + i, fast);
     if (status != CLIKA_OK) return status;
   }
   visit_float(out.dtype, [&](auto tag) {
@@ -52,7 +53,7 @@ int32_t run(const clika_call* call) {
   Linear products[2];
   const IntegerFormat* formats[2];
   bool empty = false;
-  const int32_t status = read_products(call, call->inputs + 1, biases, 2, true, products, formats, &empty);
+  int32_t status = read_products(call, call->inputs + 1, biases, 2, true, products, formats, &empty);
   if (status != CLIKA_OK || empty) return status;
   if (products[0].n != products[1].n) {
     return refuse(call, CLIKA_INVALID_ARGUMENT,
@@ -60,13 +61,15 @@ int32_t run(const clika_call* call) {
                   products[1].n);
   }
   const Gate gate = kGates[attr_int(call, 0, 0)];
-  if (attr_int(call, 1, 0) != 0) return run_integer(call, products, formats, 2, gate);
-  return run_exactly(call, products, formats, gate);
+  const bool fast = attr_int(call, 1, 0) != 0;
+  if (fast && all_packed(formats, 2)) return run_integer(call, products, formats, 2, gate);
+  if (run_interleaved(call, products, 2, gate, &status)) return status;
+  return run_apart(call, products, formats, gate, fast);
 }
 
 CLIKA_KERNELS(gated_linear, Entry("gated_linear", run)
-                                .in(FLOATS, CLIKA_ANY, CLIKA_ANY, FLOATS)
-                                .schemes(0, kSchemes, kSchemes, 0)
+                                .in(FLOATS, FLOATS, FLOATS, FLOATS)
+                                .schemes(0, kSchemes | DENSE, kSchemes | DENSE, 0)
                                 .out(FLOATS)
                                 .rank(1, CLIKA_MAX_RANK)
                                 .contiguous()

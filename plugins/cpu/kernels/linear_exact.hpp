@@ -58,7 +58,11 @@ inline const float* exact_tokens(const Linear& p) {
         float* tile = copy + i * T * p.k;
         for (int64_t t = 0; t < count; ++t) {
           const auto* row = x + (i * T + t) * p.k;
-          for (int64_t k = 0; k < p.k; ++k) tile[k * count + t] = to_float(row[k]);
+          int64_t k = 0;
+          if (count == 1) {
+            for (; k + W <= p.k; k += W) store(tile + k, load(row + k));
+          }
+          for (; k < p.k; ++k) tile[k * count + t] = to_float(row[k]);
         }
       }
     });

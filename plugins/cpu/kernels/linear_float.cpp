@@ -13,6 +13,8 @@
 #include "quantize_activations.hpp"
 #include "linear.hpp"
 #include "interleaved.hpp"
+#include "math.hpp"
+#include "linear_gate.hpp"
 #include "linear_dense.hpp"
 
 #if CLIKA_X86 && CLIKA_LEVEL == 2
@@ -180,33 +182,61 @@ struct DenseSource {
 };
 
 template <class T>
-int32_t linear_dense(const clika_call* call) {
+int32_t multiply_as(const Linear& p) {
+  const T* data = static_cast<const T*>(p.weight->data);
+  if (is_interleaved(*p.weight)) return run_exact(p, InterleavedSource<T>{data, p.k});
+  if constexpr (std::is_same_v<T, bf16>) {
+    int32_t done = CLIKA_OK;
+    if (multiply_bfloat16(p, &done)) return done;
+  }
+  return run_exact(p, DenseSource<T>{data, p.n, p.k});
+}
+
+}  // namespace
+int32_t multiply_dense(const Linear& p) {
+  int32_t status = CLIKA_OK;
+  if (run_interleaved(p.call, &p, 1, Gate::kNone, &status)) return status;
+  visit_float(p.weight->dtype, [&](auto tag) { status = multiply_as<decltype(tag)>(p); });
+  return status;
+}
+
+bool run_interleaved(const clika_call* call, const Linear* products, int32_t count, Gate gate, int32_t* status) {
+  const int64_t m = products[0].m;
+  for (int32_t i = 0; i < count; ++i) {
+    if (!is_interleaved(*products[i].weight)) return false;
+  }
+  if (m > kExactTokens) return false;
+  const float* tokens = exact_tokens(products[0]);
+  *status = tokens == nullptr ? CLIKA_UNAVAILABLE : CLIKA_OK;
+  if (tokens == nullptr) return true;
+  const FewTokens few(products, count, gate, tokens);
+  const int64_t groups = gate == Gate::kNone ? few.first[count] : few.first[1];
+  const double cost = static_cast<double>(kInterleaved * products[0].k * (gate == Gate::kNone ? 1 : 2)) *
+                      (0.05 + static_cast<double>(m) / 32.0);
+  parallel(call, groups, piece(call, groups, cost), [&](int64_t begin, int64_t end, int32_t) {
+    gate == Gate::kNone ? few.run(begin, end) : few.run_gated(begin, end);
+  });
+  return true;
+}
+namespace {
+
+int32_t run(const clika_call* call) {
   Linear p;
   bool empty = false;
   const int32_t status = read_call(call, &p, &empty);
   if (status != CLIKA_OK || empty) return status;
   if (is_interleaved(*p.weight)) {
     const int32_t checked = check_interleaved(call, *p.weight, "linear");
-    return checked == CLIKA_OK ? run_interleaved<T>(p) : checked;
+    if (checked != CLIKA_OK) return checked;
   }
-  if constexpr (std::is_same_v<T, bf16>) {
-    int32_t done = CLIKA_OK;
-    if (multiply_bfloat16(p, &done)) return done;
-  }
-  const DenseSource<T> source = {static_cast<const T*>(p.weight->data), p.n, p.k};
-  return run_exact(p, source);
+  return multiply_dense(p);
 }
 
-constexpr Entry dense_entry(clika_kernel_fn run, uint64_t weight) {
-  return Entry("linear", run)
-      .in(FLOATS, weight, FLOATS)
-      .schemes(0, DENSE, 0)
-      .out(FLOATS)
-      .rank(1, CLIKA_MAX_RANK)
-      .contiguous()
-      .parallel();
-}
-
-CLIKA_KERNELS(linear_float, dense_entry(linear_dense<float>, F32), dense_entry(linear_dense<bf16>, BF16),
-              dense_entry(linear_dense<f16>, F16))
+CLIKA_KERNELS(linear_float, Entry("linear", run)
+                                .in(FLOATS, FLOATS, FLOATS)
+                                .schemes(0, DENSE, 0)
+                                .out(FLOATS)
+                                .rank(1, CLIKA_MAX_RANK)
+                                .contiguous()
+                                .parallel())
 #include "level_end.hpp"

@@ -1,4 +1,5 @@
-// The tables of all schemes with integer products, for operators over several weights. Included after linear.hpp.
+// The tables of all schemes with integer products, for operators over several weights. Included after linear.hpp and
+// interleaved.hpp.
 #pragma once
 
 #define CLIKA_INTEGER_FORMATS(X)                                                                                      \
@@ -32,6 +33,20 @@ const IntegerFormat* format_of(int32_t scheme) {
   }
 }
 
+int32_t check_form(const clika_call* call, const Linear& p) {
+  if (p.weight->scheme != CLIKA_DENSE) return check_layout(call, p);
+  return is_interleaved(*p.weight) ? check_interleaved(call, *p.weight, "linear") : CLIKA_OK;
+}
+
+// One of the products by itself; a dense weight has no format.
+int32_t run_one(const clika_call* call, Linear* p, const IntegerFormat* const* format, bool fast) {
+  if (*format == nullptr) return multiply_dense(*p);
+  return fast ? run_integer(call, p, format, 1, Gate::kNone) : (*format)->exact(*p);
+}
+bool all_packed(const IntegerFormat* const* formats, int32_t count) {
+  return std::all_of(formats, formats + count, [](const IntegerFormat* format) { return format != nullptr; });
+}
+
 // Fills the list from the call; CLIKA_OK or the recorded error. Two halves of a gate have one output.
 int32_t read_products(const clika_call* call, const clika_value* weights, const clika_value* const* biases,
                       int32_t count, bool one_output, Linear* products, const IntegerFormat** formats, bool* empty) {
@@ -40,7 +55,7 @@ int32_t read_products(const clika_call* call, const clika_value* weights, const 
     bool nothing = false;
     const clika_value& out = call->outputs[one_output ? 0 : i];
     int32_t status = read_product(call, weights[i], biases[i], out, products + i, &nothing);
-    if (status == CLIKA_OK) status = check_layout(call, products[i]);
+    if (status == CLIKA_OK) status = check_form(call, products[i]);
     if (status != CLIKA_OK) return status;
     formats[i] = format_of(weights[i].scheme);
     *empty = *empty && nothing;

@@ -81,6 +81,11 @@ struct ExactKernels {
   ExactKernel at[kExactTokens];  // by tokens - 1
 };
 extern const ExactKernels exact_kernels;
+// A product with a dense weight, as published or with its rows interleaved.
+int32_t multiply_dense(const Linear& p);
+// Products of the tokens of a call with several weights whose rows are interleaved: all rows are one region. False where
+// one is no such weight or the tokens are many, and nothing is done.
+bool run_interleaved(const clika_call* call, const Linear* products, int32_t count, Gate gate, int32_t* status);
 // bfloat16 times bfloat16 by AMX under the same condition; false where that is not served. Products are summed in
 // pairs, so the bits are not those of float32 products.
 bool multiply_bfloat16(const Linear& p, int32_t* status);

@@ -1,4 +1,4 @@
-// linears: the products of one input with several packed weights.
+// linears: the products of one input with several weights.
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
@@ -11,6 +11,7 @@
 #include "pack.hpp"
 #include "quantize_activations.hpp"
 #include "linear.hpp"
+#include "interleaved.hpp"
 #include "linear_formats.hpp"
 
 // input, weights, biases?; attr mode.
@@ -27,20 +28,22 @@ int32_t run_linears(const clika_call* call) {
   Linear products[kMostProducts];
   const IntegerFormat* formats[kMostProducts];
   bool empty = false;
-  const int32_t status = read_products(call, list.items, biases, list.n_items, false, products, formats, &empty);
+  int32_t status = read_products(call, list.items, biases, list.n_items, false, products, formats, &empty);
   if (status != CLIKA_OK || empty) return status;
-  if (attr_int(call, 0, 0) != 0) return run_integer(call, products, formats, list.n_items, Gate::kNone);
+  const bool fast = attr_int(call, 0, 0) != 0;
+  if (fast && all_packed(formats, list.n_items)) return run_integer(call, products, formats, list.n_items, Gate::kNone);
+  if (run_interleaved(call, products, list.n_items, Gate::kNone, &status)) return status;
   for (int32_t i = 0; i < list.n_items; ++i) {
     if (products[i].n == 0) continue;
-    const int32_t done = formats[i]->exact(products[i]);
+    const int32_t done = run_one(call, products + i, formats + i, fast);
     if (done != CLIKA_OK) return done;
   }
   return CLIKA_OK;
 }
 
 CLIKA_KERNELS(linears, Entry("linears", run_linears)
-                           .in(FLOATS, CLIKA_ANY, FLOATS)
-                           .schemes(0, kSchemes, 0)
+                           .in(FLOATS, FLOATS, FLOATS)
+                           .schemes(0, kSchemes | DENSE, 0)
                            .out(FLOATS)
                            .rank(1, CLIKA_MAX_RANK)
                            .contiguous()

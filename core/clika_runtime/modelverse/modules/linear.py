@@ -37,10 +37,11 @@ class Linear(nn.Linear):
 
     @property
     def packed(self) -> bool:
-        """Whether the layer is a product with a packed weight, and nothing but an adapter beside
-        it."""
+        """Whether the layer is a product with a weight in a scheme or in its backend's own layout,
+        and nothing but an adapter beside it."""
         plain = self.input_order is None and self.activation is None
-        return bool(plain and self.weight.scheme and type(self).forward is Linear.forward)
+        packed = self.weight.scheme or self.weight.layout
+        return bool(plain and packed and type(self).forward is Linear.forward)
 
     def adapted(self, x: Any, y: Any) -> Any:
         """``y``, the product with the weight, and what the adapter adds to it."""
