@@ -215,7 +215,7 @@ cdef class Tensor:
 
     def numpy(self):
         """The elements as a NumPy array that shares the memory of a CPU tensor; of a weight in its backend's own layout
-        a copy.
+        a copy that is not written to.
 
         Raises TypeError for a tensor on another device (move it with ``.to("cpu")``) and for dtypes that NumPy has
         not (cast, or use ``bytes()``).
@@ -223,7 +223,9 @@ cdef class Tensor:
         if self.record.device > 255:
             raise TypeError(f"numpy: the tensor is on {self.device}; move it first with .to('cpu')")
         if self.record.layout != 0 and self.record.scheme == CLIKA_DENSE:
-            return self._readable("numpy").numpy()
+            array = self._readable("numpy").numpy()
+            array.setflags(write=False)
+            return array
         if self.record.scheme != CLIKA_DENSE or self.record.layout != 0:
             raise TypeError("numpy: a packed weight has no NumPy form; call dequantize() first")
         if self.record.dtype not in _FORMATS:

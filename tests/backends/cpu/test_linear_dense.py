@@ -4,7 +4,7 @@ products, rows and values with the bits of the weight as published."""
 import pytest
 import torch
 from harness import DTYPES, KernelError, Kernels, Packed, usable_levels
-from packed_weights import outlying, same_bits
+from packed_weights import outlying, random_weight, same_bits
 
 LEVELS = usable_levels()
 FLOATS = [torch.float32, torch.bfloat16, torch.float16]
@@ -110,6 +110,46 @@ def test_threads_and_splits_change_no_bit(level, dtype, tokens):
     for threads, grain in ((1, None), (2, None), (2, 1), (3, 2), (1, 1)):
         kernels = Kernels(level, threads=threads, grain=grain)
         assert same_bits(linear(kernels, x, packed(kernels, weight)), expected)
+
+
+def gated(a: torch.Tensor, b: torch.Tensor, kernels: Kernels) -> torch.Tensor:
+    out = torch.empty_like(a)
+    kernels("swiglu", [a, b], [out])
+    return out
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("x_dtype", FLOATS)
+@pytest.mark.parametrize("mode", [0, 1])
+def test_several_products_are_those_of_linear(level, dtype, x_dtype, mode):
+    """However many tokens, threads and splits; other weights, and such as published, beside
+    them."""
+    sizes = (100, 100, 33, 64)
+    weights = [normal(rows, 96, seed=i, dtype=dtype) for i, rows in enumerate(sizes)]
+    biases = [normal(rows, seed=9) for rows in sizes]
+    one = Kernels(level)
+    quantized = random_weight("Q8_0", 64, 96)
+    for tokens in (1, 3, 8, 20):
+        x = outlying(tokens, 96, dtype=x_dtype)
+        wanted = [linear(one, x, w, b) for w, b in zip(weights, biases, strict=True)]
+        other = torch.empty(tokens, 64, dtype=x_dtype)
+        one("linear", [x, quantized, biases[3]], [other], [mode])
+        for threads, grain in ((1, None), (2, 1), (3, 2)):
+            kernels = Kernels(level, threads=threads, grain=grain)
+            forms = [packed(kernels, weight) for weight in weights]
+            for given, expected in (
+                (forms, wanted),
+                ([forms[0], weights[1], forms[2], quantized], [*wanted[:3], other]),
+            ):
+                found = [torch.empty_like(y) for y in expected]
+                kernels("linears", [x, given, biases], found, [mode])
+                assert all(same_bits(a, b) for a, b in zip(found, expected, strict=True))
+            expected = gated(wanted[0], wanted[1], one)
+            for pair in (forms[:2], [forms[0], weights[1]], weights[:2]):
+                out = torch.empty_like(expected)
+                kernels("gated_linear", [x, *pair, *biases[:2]], [out], [0, mode])
+                assert same_bits(out, expected)
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -36,6 +36,7 @@ def test_the_elements_are_read_as_published(pair):
     )
     if weight.dtype is not crt.bfloat16:
         assert (packed.numpy() == weight.numpy()).all()
+        assert not packed.numpy().flags.writeable  # it is a copy
         assert (np.from_dlpack(packed) == weight.numpy()).all()
     assert repr(packed) == repr(weight)
     again = pickle.loads(pickle.dumps(packed))
@@ -56,7 +57,8 @@ def test_operators_read_the_elements(pair):
         "mul": lambda w: w * 2,
         "clone": lambda w: w.clone(),
         "float64": lambda w: crt.linear(x.to(crt.float64), w),
-        "linears": lambda w: crt.linears(x, [w, weight])[0],
+        "linears": lambda w: crt.cat(crt.linears(x, [w, weight, w]), 1),
+        "gated_linear": lambda w: crt.gated_linear(x, w, weight, activation="geglu"),
         "embedding": lambda w: crt.embedding(w, crt.tensor([39, 0, 8])),
         "dequantize": lambda w: crt.dequantize(w),
         "linear": lambda w: crt.linear(x, w),
