@@ -424,7 +424,8 @@ def compile(
 
     What cannot be recorded, such as a branch on a tensor's value or random numbers without a seed,
     is served eagerly from then on, and so is every call with a tensor that is not contiguous, a
-    weight in its backend's own layout or a static value without a hash; ``fullgraph`` makes that a `ClikaRTError`.
+    weight in its backend's own layout or a static value without a hash; ``fullgraph`` makes that a
+    `ClikaRTError`.
 
     >>> import clika_runtime as crt
     >>> double = crt.compile(lambda x: x + x)

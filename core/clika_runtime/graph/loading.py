@@ -217,7 +217,7 @@ class _Reader:
         self, where: str, data: Any, dtype: Any, scheme: int, shape: tuple[int, ...], written: bool
     ) -> Any:
         """A constant over the stored bytes; over a copy of them where runs rewrite it."""
-        key, offset, strides, pack = self.fields(
+        key, offset, strides, _ = self.fields(
             where, data, tensor=str, offset=(int, 0), strides=(list, None), pack=(str, None)
         )
         if key not in self.file.tensors:

@@ -314,9 +314,9 @@ def load_model(
     """Opens a checkpoint, builds its family's tree and binds the weights.
 
     Weights that are multiplied with are brought into the backend's layout once, and the file's
-    pages are given back; others stay views of the mapped file where they are used as they are. Refused
-    with file, key and both values: missing tensors, tensors nobody asked for, shapes that do not
-    fit; a model that cannot fit the device's memory, before anything is allocated."""
+    pages are given back; others stay views of the mapped file where they are used as they are.
+    Refused with file, key and both values: missing tensors, tensors nobody asked for, shapes that
+    do not fit; a model that cannot fit the device's memory, before anything is allocated."""
     return fit.on_a_place(
         options or LoadOptions(), lambda placed: _load_model(source, placed, family)
     )

@@ -69,11 +69,11 @@ def test_operators_read_the_elements(pair):
 
 def test_it_is_not_written_to(pair):
     _, packed = pair
-    with pytest.raises(crt.InvalidArgumentError, match="copy_: .* not written to"):
+    with pytest.raises(crt.InvalidArgumentError, match=r"copy_: .* not written to"):
         crt.ops.copy_(packed, 1.0)
     with pytest.raises(crt.InvalidArgumentError, match="not written to"):
         packed.mul_(2)
-    with pytest.raises(crt.InvalidArgumentError, match="indexing: .* not written to"):
+    with pytest.raises(crt.InvalidArgumentError, match=r"indexing: .* not written to"):
         packed[0] = 1.0
 
 
