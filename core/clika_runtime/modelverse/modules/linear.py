@@ -61,7 +61,7 @@ def linears(x: Any, *layers: Linear) -> Sequence[Any]:
     biases = [layer.bias for layer in layers]
     some = [bias is not None for bias in biases]
     alike = len({layer.mode for layer in layers}) == 1 and all(some) == any(some)
-    if not alike or not all(layer.packed for layer in layers):
+    if not alike:
         return [layer(x) for layer in layers]
     weights = [layer.weight for layer in layers]
     products = crt.linears(x, weights, biases if all(some) else None, mode=layers[0].mode)

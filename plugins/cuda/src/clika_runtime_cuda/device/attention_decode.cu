@@ -57,7 +57,7 @@ CLIKA_INLINE void wait_for_stage(int stages) {
 }
 
 extern "C" __global__ void __launch_bounds__(128) attention_decode(const __grid_constant__ Attention a) {
-  begin_early();
+  wait_for_earlier();
   CLIKA_DYNAMIC_SHARED(memory);
   __shared__ Work<kThreads> work;
   __shared__ RowOffsets places[4][kTile];

@@ -13,7 +13,7 @@ CLIKA_INLINE float* take(float** from, int n) {
 }
 
 extern "C" __global__ void __launch_bounds__(128) attention_plain(const __grid_constant__ Attention a) {
-  begin_early();
+  wait_for_earlier();
   CLIKA_DYNAMIC_SHARED(memory);
   __shared__ Work<kThreads> work;
   __shared__ float tops[kMostRows], sums[kMostRows], factors[kMostRows];
@@ -128,7 +128,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_plain(const __grid_c
 
 // A block per token and unit of heads.
 extern "C" __global__ void __launch_bounds__(128) attention_join(const __grid_constant__ Attention a) {
-  begin_early();
+  wait_for_earlier();
   Item i;
   i.token = blockIdx.x;
   i.seen = seen_by(a, i.token);

@@ -271,7 +271,7 @@ extern "C" __global__ void __launch_bounds__(32 * CLIKA_WARPS) linear_rows(const
       for (int step = warp; step < steps && step < warp + 2 * warps; step += warps) early.ask(step);
     }
   }
-  begin_early();
+  wait_for_earlier();
   open(blockIdx.x);
   float* of_blocks = sums + warps * kWeights * kTileRows * kColumns;
   if constexpr (Form::kMinima) add_blocks(p, of_blocks);
@@ -288,6 +288,7 @@ extern "C" __global__ void __launch_bounds__(32 * CLIKA_WARPS) linear_rows(const
       }
     }
 
+    if (number + gridDim.x >= p.tiles) let_next_begin();
     if (number != blockIdx.x) __syncthreads();  // the sums of the tile before have been read
 #pragma unroll
     for (int w = 0; w < kWeights; ++w) {

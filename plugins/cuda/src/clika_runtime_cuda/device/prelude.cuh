@@ -34,19 +34,25 @@ CLIKA_INLINE u16 float_to_bfloat(float x) {
 #endif
 
 // ---------------------------------------------------------------- between kernels
-// A kernel of a program that begins early may start while those before it on the stream still run. It calls begin_early
-// before it reads or writes any memory: that returns when all of them are done. What may come first is `ask_early`, which
-// asks for memory without looking at it.
+// A kernel of a program that begins early may start while those before it on the stream still run. It calls
+// wait_for_earlier before it reads or writes any memory: that returns when all of them are done. What may come first is
+// ask_early, which asks for memory without looking at it. The kernel behind it may start when all blocks have called
+// let_next_begin or are done. Kernels whose blocks stay to the end call that late, or not: blocks of the next one would
+// take the places that happen to be free, and share the work unevenly.
 #if !defined(CLIKA_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-CLIKA_INLINE void begin_early() {
-  asm volatile("griddepcontrol.launch_dependents;");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-}
+CLIKA_INLINE void wait_for_earlier() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+CLIKA_INLINE void let_next_begin() { asm volatile("griddepcontrol.launch_dependents;"); }
 CLIKA_INLINE void ask_early(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
 #else
-CLIKA_INLINE void begin_early() {}
+CLIKA_INLINE void wait_for_earlier() {}
+CLIKA_INLINE void let_next_begin() {}
 CLIKA_INLINE void ask_early(const void*) {}
 #endif
+// For short kernels.
+CLIKA_INLINE void begin_early() {
+  wait_for_earlier();
+  let_next_begin();
+}
 
 // ---------------------------------------------------------------- 16-bit floats
 struct bf16 {
