@@ -121,8 +121,9 @@ def section(record: Record) -> list[str]:
     facts = [f"Results: {result_of(record)}."]
     if record.traits:
         facts.append(f"Traits: {', '.join(sorted(record.traits))}.")
-    if record.mutates is not None:
-        facts.append(f"Writes `{record.tensors[record.mutates].name}` in place.")
+    if record.written:
+        names = " and ".join(f"`{record.tensors[index].name}`" for index in record.written)
+        facts.append(f"Writes {names} in place.")
     if record.compose is not None and "view" not in record.traits:
         facts.append("Composed of other operators where a backend has no kernel of its own.")
     if record.method:

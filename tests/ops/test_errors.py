@@ -17,6 +17,8 @@ def t(*shape: Any, dtype: str = "float32", **more: Any) -> Meta:
 
 
 NUMBER = t(weak=True)
+_ROWS = t(3, 4, 16), t(3, 2, 16), t(3, 2, 8)  # query, key, value
+_POOLS = t(4, 8, 2, 16), t(4, 8, 2, 8)
 
 REFUSED: list[tuple[str, tuple[Any, ...], str]] = [
     (
@@ -143,6 +145,30 @@ REFUSED: list[tuple[str, tuple[Any, ...], str]] = [
         "kv_append",
         (t(4, 8, 2, 16), t(3, 2, 16), t(2, dtype="int32")),
         "kv_append: slots [2] must name one slot for each token of value [3, 2, 16]",
+    ),
+    (
+        "rotary_append",
+        (*_ROWS, t(3, dtype="int32"), t(9), *_POOLS, t(3, dtype="int32"), False, None),
+        "rotary_append: inv_freq [9] rotates 18 values of a head, and query [3, 4, 16] has 16",
+    ),
+    (
+        "rotary_append",
+        (
+            *(t(3, 4, 32), *_ROWS[1:]),
+            *(t(3, dtype="int32"), t(8), *_POOLS, t(3, dtype="int32"), False, None),
+        ),
+        "rotary_append: query [3, 4, 32] and key [3, 2, 16] must have heads of one size",
+    ),
+    (
+        "rotary_append",
+        (*_ROWS, t(3, dtype="int32"), t(8), *_POOLS[::-1], t(3, dtype="int32"), False, None),
+        "rotary_append: key [3, 2, 16] must have the heads and the head size of key_pool "
+        "[4, 8, 2, 8]",
+    ),
+    (
+        "rotary_append",
+        (*_ROWS, t(3, dtype="int32"), t(8), *_POOLS, t(2, dtype="int32"), False, None),
+        "rotary_append: slots [2] must name one slot for each token of key [3, 2, 16]",
     ),
 ]
 

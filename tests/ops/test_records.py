@@ -37,8 +37,8 @@ def test_record_is_complete(name: str) -> None:
             assert arg.type in ("int", "float", "number")
         if arg.modes:
             assert arg.type == "str" and arg.default in arg.modes
-    if record.mutates is not None:
-        assert record.mutates < len(record.tensors)
+    assert all(index < len(record.tensors) for index in record.written)
+    assert record.outputs == 0 or len(record.mutates) <= record.outputs
     if record.method:
         assert record.args[0].kind == "tensor" and not record.args[0].sequence
 

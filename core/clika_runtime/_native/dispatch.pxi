@@ -599,8 +599,8 @@ cdef class Op:
         results = record.infer(*metas)
         single = not isinstance(results, (tuple, list))
         outputs = (results,) if single else tuple(results)
-        if record.mutates is not None:
-            self._check_target(values)
+        if record.mutates:
+            self._check_targets(values)
         cdef Binding* made = new Binding()
         cdef unique_ptr[Binding] owner
         owner.reset(made)
@@ -642,12 +642,12 @@ cdef class Op:
 
         views = [isinstance(result, View) for result in outputs]
         if device == -1 or any(_is_fake(t) for t in tensors):
-            if record.mutates is not None:
+            if record.mutates:
                 self._check_fake_write(values)
             self._check_sizes(outputs, "a tensor on device meta has none")
             return _fakes(outputs, single, tensors)
-        for result in outputs:
-            plan = _output_plan(record, result, frame, device)
+        for index, result in enumerate(outputs):
+            plan = _output_plan(record, index, result, frame, device)
             if plan.kind == OutputKind.kNew:
                 made.work += plan.nbytes
             elif plan.kind == OutputKind.kSettled:
@@ -671,13 +671,18 @@ cdef class Op:
         self.cache.insert(move_binding(owner))
         return None
 
-    cdef int _target(self) except -1:
-        """Which argument the operator writes to."""
-        return [i for i in range(self.n_args) if self.kinds[i] == _TENSOR][self.record.mutates]
+    cdef list _targets(self):
+        """Which arguments the operator writes to."""
+        tensors = [i for i in range(self.n_args) if self.kinds[i] == _TENSOR]
+        return [tensors[index] for index in self.record.written]
 
-    cdef int _check_target(self, list values) except -1:
+    cdef int _check_targets(self, list values) except -1:
         """Refuses a write to a tensor that shows one element at several places, as `expand` makes it."""
-        cdef Tensor target = values[self._target()]
+        for index in self._targets():
+            self._check_target(values[index])
+        return 0
+
+    cdef int _check_target(self, Tensor target) except -1:
         cdef int32_t d
         sizes = target._sizes()
         if 0 in sizes:
@@ -692,10 +697,10 @@ cdef class Op:
 
     cdef int _check_fake_write(self, list values) except -1:
         """A call without bytes writes nothing: right where the target is fake too, else a lost write."""
-        target = self._target()
-        if not _is_fake(values[target]):
-            raise invalid(f"{self.name}: {self.args[target].name} has bytes to write and another input is on device "
-                          "meta, which has none to give; move both to one device")
+        for target in self._targets():
+            if not _is_fake(values[target]):
+                raise invalid(f"{self.name}: {self.args[target].name} has bytes to write and another input is on "
+                              "device meta, which has none to give; move both to one device")
         return 0
 
     cdef int _check_sizes(self, tuple outputs, str why) except -1:
@@ -849,7 +854,7 @@ cdef class Op:
         if made.kernel is not NULL and not (made.kernel.flags & CLIKA_STRIDED):
             for i in range(frame.n_inputs):
                 if frame.inputs[i] is not NULL and not frame.inputs[i].contiguous():
-                    if self.record.mutates is not None and i == <size_t>self.record.mutates:
+                    if i in self.record.written:
                         continue
                     made.straighten[i] = 1
                     made.prepare = True
@@ -908,6 +913,10 @@ cdef class Op:
             return t
         made = []
         for i in range(n_outputs):
+            if binding.outputs[i].kind == OutputKind.kMutated:
+                outputs[i].storage.drop()
+                made.append(self._input_tensor(<size_t>binding.outputs[i].source, slots))
+                continue
             t = Tensor.__new__(Tensor)
             t.record = outputs[i]
             made.append(t)
@@ -1062,7 +1071,7 @@ cdef bint _settles(object result) except -1:
     return False
 
 
-cdef OutputPlan _output_plan(object record, object result, Frame* frame, int32_t device) except *:
+cdef OutputPlan _output_plan(object record, size_t index, object result, Frame* frame, int32_t device) except *:
     cdef OutputPlan plan
     cdef int32_t d
     plan.offset = 0
@@ -1091,9 +1100,10 @@ cdef OutputPlan _output_plan(object record, object result, Frame* frame, int32_t
         return plan
     _set_shape(&plan.record, result.shape, record.name)
     plan.nbytes = dense_bytes(plan.record.rank, plan.record.shape, plan.record.dtype)
-    if record.mutates is not None:
+    target = record.target(index)
+    if target is not None:
         plan.kind = OutputKind.kMutated
-        plan.source = record.mutates
+        plan.source = target
     return plan
 
 

@@ -516,14 +516,13 @@ cdef class GraphRecorder(Recording):
                 d += 1
             output.rank = d
             self._compact(&output)
-            if record.mutates is not None and index == 0:
-                output.alias = node.inputs[record.mutates]
+            target = record.target(index)
+            if target is not None:
+                output.alias = node.inputs[target]
                 output.offset = self.graph.get().values[output.alias].offset
                 output.write = True
-                output.offset = self.graph.get().values[output.alias].offset
-                target = flat[record.mutates]
                 for d in range(output.rank):
-                    output.strides[d] = (<Tensor>target).record.strides[d]
+                    output.strides[d] = (<Tensor>flat[target]).record.strides[d]
             ids.append(self.graph.get().add_value(output))
             node.outputs.push_back(ids[-1])
         self.graph.get().add_node(node)

@@ -302,7 +302,7 @@ cdef class Tracer(Recording):
 
     cdef object _record(self, Op op, list values):
         record = op.record
-        if self.lazy and record.mutates is not None:
+        if self.lazy and record.mutates:
             raise _errors.ClikaRTError(f"{op.name}: a write in place cannot wait; leave tracing() or use eager() for it",
                                        "FAILED_PRECONDITION")
         call = []
@@ -325,8 +325,8 @@ cdef class Tracer(Recording):
         cdef int32_t device = op._device(metas, tensors)
         with tracing_scope(None):  # a rule may work with tensors of its own
             results = record.infer(*metas)
-        if record.mutates is not None:
-            op._check_target(values)
+        if record.mutates:
+            op._check_targets(values)
         single = not isinstance(results, (tuple, list))
         outputs = (results,) if single else tuple(results)
         op._check_sizes(outputs, "a recording has no values")
@@ -340,8 +340,8 @@ cdef class Tracer(Recording):
                 source = values[sources[result.source]]
                 made.append(((<Tensor>source).record.dtype, (<Tensor>source).record.scheme, device, shape,
                              (<Tensor>source).record.value, False))
-            elif record.mutates is not None and index == 0:
-                made.append((result.dtype.code, 0, device, shape, inputs[record.mutates], True))
+            elif record.target(index) is not None:
+                made.append((result.dtype.code, 0, device, shape, inputs[record.target(index)], True))
             else:
                 made.append((result.dtype.code, 0, device, shape, -1, False))
         ids = self._graph()._add_operator(op.name, call, inputs, made)
@@ -351,8 +351,8 @@ cdef class Tracer(Recording):
                 self.strides[id] = tuple([self._encode(step) for step in result.strides])
                 root = self._root(id)
                 self.stamp[id] = self.latest.get(root, root)
-            elif record.mutates is not None and index == 0:
-                target = inputs[record.mutates]
+            elif record.target(index) is not None:
+                target = inputs[record.target(index)]
                 if target in self.strides:
                     self.strides[id] = self.strides[target]
                 root = self._root(target)

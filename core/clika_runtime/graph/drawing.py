@@ -208,7 +208,7 @@ def _kind(graph: Any, node: int) -> str:
     if op in STRUCTURAL:
         return "view" if op == AFTER else "other"
     record = ops.record(op)
-    if record.mutates is not None:
+    if record.mutates:
         return "write"
     if _PRODUCTS.fullmatch(op):
         return "product"

@@ -780,7 +780,7 @@ class Edits(_Base):
             record = ops.record(code.value)
             if record.outputs != 1:
                 why = "has several outputs"
-            elif record.mutates is not None:
+            elif record.mutates:
                 why = "writes in place"
         if why:
             raise InvalidArgumentError(

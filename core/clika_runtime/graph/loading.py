@@ -731,7 +731,7 @@ class _Graph:
         graph, tracer = self.graph, self.graph._tracer
         dtype, scheme, _, shape, alias, write = graph.meta(value)
         ports = graph.ports(node)
-        mutates = ops.record(graph.op(node)).mutates
+        target = ops.record(graph.op(node)).target(index)
         wanted_alias, steps = -1, None
         if sources is not None:
             ((port,), *_) = sources[result.source : result.source + 1] or [[-1]]
@@ -744,14 +744,14 @@ class _Graph:
             if isinstance(result, View):
                 self.refuse(where, "only some of the results would share bytes")
             wanted = (result.dtype.code, 0)
-            if mutates is not None and index == 0:
-                wanted_alias = ports[mutates]
+            if target is not None:
+                wanted_alias = ports[target]
                 steps = tracer.steps(wanted_alias)
         try:
             sizes = tuple(tracer.encoded(size) for size in result.shape)
         except (ClikaRTError, TypeError) as error:
             self.refuse(where, f"a result has no size: {error}")
-        writes = sources is None and mutates is not None and index == 0
+        writes = sources is None and target is not None
         if (
             (dtype, scheme) != wanted
             or sizes != shape

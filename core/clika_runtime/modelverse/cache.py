@@ -200,6 +200,8 @@ class CacheStep:
         sinks: Any = None,
         causal: bool = True,
         last: bool = False,
+        rotary: Any = None,
+        positions: Any = None,
     ) -> Any:
         """Appends the new keys and values of a layer, then attends over all that the sequence
         holds.
@@ -207,10 +209,17 @@ class CacheStep:
         q ``[T, Hq, dk]``, k ``[T, H, dk]``, v ``[T, H, dv]`` -> ``[T, Hq, dv]``. Scores are ``scale
         * q.k``, capped by ``softcap * tanh(score / softcap)`` when it is not 0; ``window`` limits
         how far back a token sees; ``sinks`` ``[Hq]`` join the softmax's denominator. With ``last``
-        q and the result are those of the rows wanted, the last tokens of their sequences."""
-        keys, values = self.pools[layer]
-        keys = crt.kv_append(keys, k, self._slots)
-        values = crt.kv_append(values, v, self._slots)
+        q and the result are those of the rows wanted, the last tokens of their sequences. With
+        ``rotary``, a `modules.rope.Rotary`, queries and keys come as they were projected and are
+        turned by their tokens' ``positions`` on the way; q then has the tokens of k."""
+        pools = self.pools[layer]
+        if rotary is None:
+            keys = crt.kv_append(pools[0], k, self._slots)
+            values = crt.kv_append(pools[1], v, self._slots)
+        else:
+            q, keys, values = rotary.append(
+                q, k, v, positions, pools, self._slots, self.max_tokens
+            )
         self.pools[layer] = (keys, values)
         return crt.paged_attention(
             q,

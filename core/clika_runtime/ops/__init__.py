@@ -226,7 +226,7 @@ _SINGLE = (
     "where clamp cast bitcast copy copy_ reshape permute transpose squeeze unsqueeze expand narrow "
     "select flatten cat stack index_select gather sort topk argmax argmin softmax log_softmax "
     "matmul full arange rand randn zeros ones linear embedding dequantize rms_norm add_rms_norm "
-    "layer_norm rotary kv_append paged_attention sample embedding_bag bilinear "
+    "layer_norm rotary kv_append rotary_append paged_attention sample embedding_bag bilinear "
     "scaled_dot_product_attention bias_logits penalize_logits mask_logits mirostat top_logprobs"
 )
 _HOME = {name: name for name in _SINGLE.split()}

@@ -942,6 +942,18 @@ def rotary(
     interleaved: bool = False,
     scale: float = 1.0,
 ) -> Tensor: ...
+def rotary_append(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    positions: Tensor,
+    inv_freq: Tensor,
+    key_pool: Tensor,
+    value_pool: Tensor,
+    slots: Tensor,
+    interleaved: bool = False,
+    scale: float = 1.0,
+) -> tuple[Tensor, Tensor, Tensor]: ...
 def rotary_embedding(
     input: Tensor,
     cos: Tensor,

@@ -271,6 +271,7 @@ EXAMPLES: dict[str, str] = {
     'rms_norm': '>>> crt.rms_norm(crt.tensor([[3.0, 4.0]]), 2, crt.tensor([1.0, 2.0]))\ntensor([[0.8485, 2.2627]])',
     'roll': '>>> crt.roll(crt.tensor([1, 2, 3, 4]), 1)\ntensor([4, 1, 2, 3], dtype=clika_runtime.int64)',
     'rotary': '>>> x = crt.tensor([1.0, 2.0, 0.0, 0.0]).reshape(1, 1, 4)\n>>> crt.rotary(x, crt.tensor([1]), crt.tensor([1.0, 0.01]))\ntensor([[[0.5403, 1.9999, 0.8415, 0.0200]]])',
+    'rotary_append': '>>> keys, values = crt.zeros(1, 2, 1, 2), crt.zeros(1, 2, 1, 2)\n>>> rows = crt.tensor([1.0, 0.0]).reshape(1, 1, 2)\n>>> slots = crt.tensor([1]).to(crt.int32)\n>>> where = crt.tensor([1]), crt.tensor([1.0])\n>>> turned, _, _ = crt.rotary_append(rows, rows, rows, *where, keys, values, slots)\n>>> turned.flatten(), keys.flatten(), values.flatten()\ntensor([0.5403, 0.8415]), tensor([0.0000, 0.0000, 0.5403, 0.8415]), tensor([0., 0., 1., 0.])',
     'rotary_embedding': '>>> cos, sin = crt.tensor([[1.0], [0.0]]), crt.tensor([[0.0], [1.0]])\n>>> crt.rotary_embedding(crt.tensor([[[1.0, 0.0]]]), cos, sin, crt.tensor([1]))\ntensor([[[0., 1.]]])',
     'round': '>>> crt.round(crt.tensor([0.5, 1.5, 2.6]))\ntensor([0., 2., 3.])',
     'rsqrt': '>>> crt.rsqrt(crt.tensor([4.0, 16.0]))\ntensor([0.5000, 0.2500])',

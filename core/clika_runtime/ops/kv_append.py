@@ -8,27 +8,36 @@ from ._shapes import fail, same, text
 from .record import Meta, op, tensor
 
 
-def _infer(pool: Meta, value: Meta, slots: Meta) -> Meta:
+def check_append(
+    op: str, pool: Meta, value: Meta, slots: Meta, names: tuple[str, str] = ("pool", "value")
+) -> Meta:
+    """Refuses rows and slots that do not fit the pool; ``names`` are those of the arguments. The
+    pool after the write."""
+    to, rows = names
     if pool.ndim != 4 or value.ndim != 3 or slots.ndim != 1:
         fail(
-            "kv_append",
-            "expected pool [blocks, block_size, H, D], value [T, H, D] and slots [T], got "
+            op,
+            f"expected {to} [blocks, block_size, H, D], {rows} [T, H, D] and slots [T], got "
             f"{text(pool.shape)}, {text(value.shape)} and {text(slots.shape)}",
         )
-    size = head_size("kv_append", "pool", pool)
+    size = head_size(op, to, pool)
     if not same(pool.shape[2], value.shape[1]) or not same(size, value.shape[2]):
         fail(
-            "kv_append",
-            f"value {text(value.shape)} must have the heads and the head size of pool "
+            op,
+            f"{rows} {text(value.shape)} must have the heads and the head size of {to} "
             f"{text(pool.shape)}",
         )
     if not same(value.shape[0], slots.shape[0]):
         fail(
-            "kv_append",
-            f"slots {text(slots.shape)} must name one slot for each token of value "
+            op,
+            f"slots {text(slots.shape)} must name one slot for each token of {rows} "
             f"{text(value.shape)}",
         )
     return Meta(pool.shape, pool.dtype)
+
+
+def _infer(pool: Meta, value: Meta, slots: Meta) -> Meta:
+    return check_append("kv_append", pool, value, slots)
 
 
 op(

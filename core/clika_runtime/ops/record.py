@@ -205,7 +205,8 @@ class Record(_Struct):
         infer: Callable[..., Any],
         traits: frozenset[str] = frozenset(),
         compose: Callable[..., Any] | None = None,
-        mutates: int | None = None,  # index (among the tensor arguments) of the one written
+        # Which tensor argument each result is, written in place; an int is that of the only result.
+        mutates: int | tuple[int | None, ...] = (),
         outputs: int = 1,  # 0: as many as `infer` returns
         method: bool = True,  # also a Tensor method
         source: str = "",  # paper or specification of the method
@@ -219,7 +220,7 @@ class Record(_Struct):
         self.infer = infer
         self.traits = traits
         self.compose = compose
-        self.mutates = mutates
+        self.mutates = (mutates,) if isinstance(mutates, int) else mutates
         self.outputs = outputs
         self.method = method
         self.source = source
@@ -259,6 +260,15 @@ class Record(_Struct):
     def scalars(self) -> tuple[Arg, ...]:
         """The runtime scalars, in order."""
         return tuple(arg for arg in self.args if arg.kind == "scalar")
+
+    def target(self, result: int) -> int | None:
+        """The tensor argument that a result is, written in place; None: the result is new."""
+        return self.mutates[result] if result < len(self.mutates) else None
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        """The tensor arguments that the operator writes to, by index."""
+        return tuple(index for index in self.mutates if index is not None)
 
     def __repr__(self) -> str:
         return f"Record({self.name!r})"

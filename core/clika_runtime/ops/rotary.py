@@ -10,28 +10,33 @@ from ._shapes import fail, same, text
 from .record import Meta, op, scalar, static, tensor
 
 
-def _infer(input: Meta, positions: Meta, inv_freq: Meta, interleaved: bool, scale: Any) -> Meta:
+def check_turn(op: str, name: str, input: Meta, positions: Meta, inv_freq: Meta) -> None:
+    """Refuses positions and frequencies that do not fit the heads of argument ``name``."""
     if input.ndim != 3:
-        fail("rotary", f"input must be [T, H, D], got {text(input.shape)}")
+        fail(op, f"{name} must be [T, H, D], got {text(input.shape)}")
     if positions.ndim not in (1, 2) or not same(positions.shape[-1], input.shape[0]):
         fail(
-            "rotary",
-            f"positions {text(positions.shape)} must be [T] or [A, T] with the T of input "
+            op,
+            f"positions {text(positions.shape)} must be [T] or [A, T] with the T of {name} "
             f"{text(input.shape)}",
         )
     if inv_freq.ndim != positions.ndim or not same(inv_freq.shape[0], positions.shape[0]):
         if inv_freq.ndim != 1 or positions.ndim != 1:
             fail(
-                "rotary",
+                op,
                 f"inv_freq {text(inv_freq.shape)} must have one row of frequencies for each axis "
                 f"of positions {text(positions.shape)}",
             )
     if 2 * inv_freq.shape[-1] > input.shape[-1]:
         fail(
-            "rotary",
+            op,
             f"inv_freq {text(inv_freq.shape)} rotates {2 * inv_freq.shape[-1]} values of a head, "
-            f"and input {text(input.shape)} has {input.shape[-1]}",
+            f"and {name} {text(input.shape)} has {input.shape[-1]}",
         )
+
+
+def _infer(input: Meta, positions: Meta, inv_freq: Meta, interleaved: bool, scale: Any) -> Meta:
+    check_turn("rotary", "input", input, positions, inv_freq)
     return Meta(input.shape, input.dtype)
 
 

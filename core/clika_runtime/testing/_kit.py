@@ -327,9 +327,11 @@ def check_rule(case: Case) -> None:
 
 
 # ---------------------------------------------------------------- what a backend gives
-def call(case: Case, device: Any, planned: bool = False) -> tuple[tuple[Any, ...], Any]:
-    """Runs the case on a device, eagerly or recorded and run as a plan: the results, and the tensor
-    that was written in place, if the operator writes one."""
+def call(
+    case: Case, device: Any, planned: bool = False
+) -> tuple[tuple[Any, ...], dict[int, Any]]:
+    """Runs the case on a device, eagerly or recorded and run as a plan: the results, and the tensors
+    that were written in place, by the number of the result that they are."""
     record = ops.record(case.op)
     recorder: Any = None
     if planned:
@@ -343,7 +345,7 @@ def call(case: Case, device: Any, planned: bool = False) -> tuple[tuple[Any, ...
         if not isinstance(operand, Operand):
             return operand
         stored = operand.stored(device)
-        if planned and len(tensors) == record.mutates:
+        if planned and len(tensors) in record.written:
             tensors.append(operand.view(stored))
             return operand.view(recorder.state(stored))
         if planned and not operand.scheme:
@@ -369,7 +371,8 @@ def call(case: Case, device: Any, planned: bool = False) -> tuple[tuple[Any, ...
     results = results if isinstance(results, tuple) else (results,)
     if any(result.is_traced for result in results):
         results = tuple(recorder.compile(list(results)).run(given))
-    return results, None if record.mutates is None else tensors[record.mutates]
+    written = enumerate(record.mutates)
+    return results, {at: tensors[arg] for at, arg in written if arg is not None}
 
 
 def read(tensor: Any) -> Array:
@@ -429,8 +432,8 @@ def check_case(case: Case, backend: str = "cpu", *, planned: bool = False) -> No
                 f"{case}: result {i} has shape {tuple(result.shape)}, expected {want.shape}"
             )
         compare(case, i, read(result), want, rule[i][1])
-    if written is not None:
-        compare(case, 0, read(written), wanted[0], rule[0][1])
+    for i, tensor in written.items():
+        compare(case, i, read(tensor), wanted[i], rule[i][1])
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ void add_rearranging(Registry& registry);
 void add_reductions(Registry& registry);
 void add_resampling(Registry& registry);
 void add_rotary(Registry& registry);
+void add_rotary_append(Registry& registry);
 void add_sampling(Registry& registry);
 void add_scattering(Registry& registry);
 void add_selecting(Registry& registry);
@@ -78,6 +79,7 @@ const Registry& registry() {
     add_reductions(*made);
     add_resampling(*made);
     add_rotary(*made);
+    add_rotary_append(*made);
     add_sampling(*made);
     add_scattering(*made);
     add_selecting(*made);

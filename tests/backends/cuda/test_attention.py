@@ -9,7 +9,9 @@ answer = [[str(o.case), o.status, o.reason] for planned in (False, True)
 """
 
 
-@pytest.mark.parametrize("name", ["kv_append", "paged_attention", "scaled_dot_product_attention"])
+@pytest.mark.parametrize(
+    "name", ["kv_append", "rotary_append", "paged_attention", "scaled_dot_product_attention"]
+)
 def test_cases(machine, name):
     assert machine.ask(CASES.replace("NAME", repr(name))) == []
 
@@ -171,6 +173,22 @@ for dtype in ("float32", "bfloat16"):
     answer.append(pool.reshape(4, 4)[:, 0].tolist())
 """)
     assert answer == ["kv_append: index 4 is outside 0 .. 3", [0.0, 1.0, 0.0, 0.0]] * 2
+
+
+    answer = machine.ask("""
+answer = []
+for size in (8, 6):  # 16 bytes at a time, and element by element
+    rows = [crt.ones(3, 1, size, device="cuda") for _ in range(3)]
+    pools = [crt.zeros(2, 2, 1, size, device="cuda") for _ in range(2)]
+    slots = crt.tensor([1, 4, -1]).to(crt.int32).to("cuda")
+    turn = crt.tensor([0, 0, 0]).to("cuda"), crt.ones(1 if size == 6 else 4).to("cuda")
+    turned, _, _ = crt.rotary_append(*rows, *turn, *pools, slots)
+    answer.append(said(turned.tolist)[2])
+    answer.append([pool.reshape(4, size)[:, 0].tolist() for pool in pools])
+    answer.append(turned.tolist() == rows[0].tolist())
+""")
+    written = [[0.0, 1.0, 0.0, 0.0]] * 2
+    assert answer == ["rotary_append: index 4 is outside 0 .. 3", written, True] * 2
 
 
 # As blocks: heads and batch with strides, grouped and broadcast; else row by row.

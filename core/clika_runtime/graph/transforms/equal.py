@@ -36,7 +36,7 @@ def _key(rewriter: Rewriter, node: int) -> tuple[Any, ...] | None:
     """What two nodes that compute the same have in common; None for one that has no equal."""
     graph = rewriter.graph
     found = rewriter.record(node)
-    if found is None or RANDOM in found.traits or found.mutates is not None:
+    if found is None or RANDOM in found.traits or found.mutates:
         return None
     if any(rewriter.is_written(value) for value in graph.results(node)):
         return None

@@ -78,9 +78,11 @@ class Attention(nn.Module):
         v = v.reshape((tokens, self.num_kv_heads, self.head_dim))
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
-        if self.rotary is not None:
-            q = self.rotary(q, places, step.max_tokens)
-            k = self.rotary(k, positions, step.max_tokens)
+        rotary = self.rotary
+        if rotary is not None and rows is not None:
+            q = rotary(q, places, step.max_tokens)
+            k = rotary(k, positions, step.max_tokens)
+            rotary = None
         out = step.attend(
             self.layer,
             q,
@@ -90,5 +92,7 @@ class Attention(nn.Module):
             window=self.window,
             softcap=self.softcap,
             last=rows is not None,
+            rotary=rotary,
+            positions=positions,
         )  # [tokens or R, heads, head_dim]
         return self.o_proj(out.reshape((out.shape[0], self.num_heads * self.head_dim)))

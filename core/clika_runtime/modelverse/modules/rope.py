@@ -159,6 +159,22 @@ class Rotary:
 
     def __call__(self, x: Any, positions: Any, max_tokens: int) -> Any:
         # x [tokens, heads, head_dim], positions [tokens]
-        table = self.table(x.device, max_tokens)
-        scale = self.scaling.attention_factor
-        return crt.rotary(x, positions, table, interleaved=self.interleaved, scale=scale)
+        return crt.rotary(x, positions, self.table(x.device, max_tokens), **self._how())
+
+    def append(
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        positions: Any,
+        pools: tuple[Any, Any],
+        slots: Any,
+        max_tokens: int,
+    ) -> tuple[Any, Any, Any]:
+        """Queries and keys of the same tokens are turned, keys and values go to their ``slots`` of
+        the pools: the turned queries and the two pools."""
+        table = self.table(q.device, max_tokens)
+        return crt.rotary_append(q, k, v, positions, table, *pools, slots, **self._how())
+
+    def _how(self) -> dict[str, Any]:
+        return {"interleaved": self.interleaved, "scale": self.scaling.attention_factor}

@@ -106,6 +106,14 @@ EXAMPLES: dict[str, str] = {
         "crt.kv_append(pool, crt.ones(1, 1, 2), crt.tensor([3]).to(crt.int32))\n"
         "pool.flatten()"
     ),
+    "rotary_append": (
+        "keys, values = crt.zeros(1, 2, 1, 2), crt.zeros(1, 2, 1, 2)\n"
+        "rows = crt.tensor([1.0, 0.0]).reshape(1, 1, 2)\n"
+        "slots = crt.tensor([1]).to(crt.int32)\n"
+        "where = crt.tensor([1]), crt.tensor([1.0])\n"
+        "turned, _, _ = crt.rotary_append(rows, rows, rows, *where, keys, values, slots)\n"
+        "turned.flatten(), keys.flatten(), values.flatten()"
+    ),
     "paged_attention": (
         "keys = values = crt.arange(4, dtype=crt.float32).reshape(1, 2, 1, 2)\n"
         "query = crt.ones(1, 1, 2)\n"

@@ -204,6 +204,90 @@ def _kv_append_cases(make: Make) -> None:
 operator("kv_append", _kv_append, _kv_append_cases, float32=(0, 0), narrow=(0.5, 0))
 
 
+def _rotary_append(
+    query: Array,
+    key: Array,
+    value: Array,
+    positions: Array,
+    inv_freq: Array,
+    key_pool: Array,
+    value_pool: Array,
+    slots: Array,
+    interleaved: bool,
+    scale: float,
+) -> tuple[Array, Array, Array]:
+    turned, key = (_rotary(x, positions, inv_freq, interleaved, scale) for x in (query, key))
+    return turned, _kv_append(key_pool, key, slots), _kv_append(value_pool, value, slots)
+
+
+def _rotary_append_cases(make: Make) -> None:
+    def case(
+        name: str,
+        dtype: str = "float32",
+        *,
+        tokens: int = 5,
+        heads: tuple[int, int] = (4, 2),
+        sizes: tuple[int, int] = (16, 16),
+        turned: int = 16,
+        pools: str = "",
+        layout: str = "plain",
+        interleaved: bool = False,
+        scale: float = 1.0,
+        axes: int = 0,
+        bound: Any = None,
+    ) -> None:
+        half = turned // 2
+        table = np.asarray(1e4 ** -(np.arange(half) / half))
+        if axes:  # each pair has the frequency of one axis
+            rows = np.zeros((axes, half))
+            rows[np.arange(half) % axes, np.arange(half)] = table
+            table = rows
+        shape = (axes, tokens) if axes else (tokens,)
+        q, k = (make.normal((tokens, h, sizes[0]), dtype, layout) for h in heads)
+        keys, values = (make.normal((6, 4, heads[1], size), pools or dtype) for size in sizes)
+        make.case(
+            name,
+            q,
+            k,
+            make.normal((tokens, heads[1], sizes[1]), dtype, layout),
+            make.integers(0, 60, shape, "int32"),
+            make.operand(table, "float32"),
+            keys,
+            values,
+            make.operand(make.rng.permutation(24)[:tokens], "int32"),
+            interleaved,
+            scale,
+            bound=bound,
+        )
+
+    for dtype in (*_KINDS, "float16"):
+        case(f"{dtype}-halves", dtype)
+        case(f"{dtype}-pairs", dtype, interleaved=True, scale=1.25)
+        case(f"{dtype}-partial", dtype, sizes=(48, 32), turned=32)
+        case(f"{dtype}-one", dtype, tokens=1, heads=(14, 2), sizes=(64, 64), turned=64)
+        case(f"{dtype}-small", dtype, heads=(3, 1), sizes=(6, 10), turned=4)
+        case(f"{dtype}-strided", dtype, layout="transposed")
+        case(f"{dtype}-axes", dtype, axes=3)
+    case("partial-pairs", sizes=(24, 8), turned=16, interleaved=True)
+    case("narrow-pools", pools="bfloat16")
+    # Keys are rounded to their own dtype before they are converted.
+    case("wide-pools", "bfloat16", pools="float32", bound=(2**16, 2**15))
+    case("many", "bfloat16", tokens=20, heads=(8, 8), sizes=(64, 64), turned=64)
+    case("none", tokens=0)
+    # At position 0 nothing is turned: codes are exact.
+    slots = make.operand([0, 5, 23, 11, 6], "int32")
+    nowhere = make.operand(np.zeros(5, np.int64), "int64")
+    rows = [make.normal((5, h, 32)) for h in (4, 2, 2)]
+    table = make.operand(1e4 ** -(np.arange(16) / 16), "float32")
+    pools = [make.normal((6, 4, 2, 32), "float8_e4m3") for _ in range(2)]
+    make.case("fp8", *rows, nowhere, table, *pools, slots, False, 1.0, bound=(0, 0))
+    pools = [make.integers(0, 256, (6, 4, 2, 34), "uint8") for _ in range(2)]
+    make.case("q8_0", *rows, nowhere, table, *pools, slots, False, 1.0, bound=(0, 0))
+
+
+operator("rotary_append", _rotary_append, _rotary_append_cases, float32=(4, 32), narrow=(1, 0.5))
+
+
 def _attention(
     query: Array,
     key_pool: Array,

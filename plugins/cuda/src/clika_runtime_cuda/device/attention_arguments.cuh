@@ -59,6 +59,33 @@ struct KvAppend {
   int pool_dtype, value_dtype;
 };
 
+// Rows [T, H, D] and pools [blocks, block_size, H, D], by strides in elements.
+struct HeadRows {
+  const void* data;
+  i64 token, head, step;
+};
+struct HeadPool {
+  void* data;
+  i64 block, position, head, step;
+  i64 capacity;  // slots
+  int page, dtype;
+};
+// Queries and keys are turned; keys and values go to their slots of the pools.
+struct RotaryAppend {
+  HeadRows query, key, value;
+  HeadPool keys, values;
+  void* out;  // the turned queries, in one piece
+  const void* positions;
+  const float* frequencies;
+  const int* slots;
+  i64 position_axis, position_step, frequency_axis, frequency_step, slot_step;
+  i64 tokens;
+  Reporter reporter;
+  int axes, heads, kv_heads, size, value_size, half;
+  int dtype, position_dtype, interleaved;
+  float scale;
+};
+
 // scaled_dot_product_attention over any strides, with a mask: a block per row.
 struct Scores {
   const void* query;
