@@ -85,6 +85,55 @@ answer = [bool(np.allclose(soft, e / e.sum(1, keepdims=True), rtol=1e-5, atol=0)
     assert answer == [True, True]
 
 
+# Dtype, elements of a row, dtype of the weight. The pretended GPU has few multiprocessors, so 40
+# rows are many: one, two and four pieces a thread, a warp's and a block's rows, and rows of neither.
+NORMS = [
+    ("bfloat16", 896, "bfloat16"),
+    ("bfloat16", 128, "bfloat16"),
+    ("bfloat16", 512, "float32"),
+    ("float16", 1344, "float16"),
+    ("float16", 4096, "float32"),
+    ("float32", 256, "float32"),
+    ("float32", 1000, "float16"),
+    ("float32", 2052, None),
+    ("bfloat16", 9000, "bfloat16"),
+    ("bfloat16", 301, "bfloat16"),
+]
+
+
+@pytest.mark.parametrize(("dtype", "size", "weight"), NORMS)
+def test_norms_of_few_and_many_rows(machine, dtype, size, weight):
+    """Against NumPy, and a row has the same bits among few rows and many."""
+    answer = machine.ask(f"""
+import numpy as np
+dtype, size, weight = {dtype!r}, {size}, {weight!r}
+rng = np.random.default_rng(size)
+def draw(kind, *shape):
+    there = crt.tensor(rng.normal(size=shape).astype(np.float32)).to(getattr(crt, kind))
+    return there.to("cuda"), there.to(crt.float32).numpy().astype(np.float64)
+x, x_values = draw(dtype, 40, size)
+y, y_values = draw(dtype, 40, size)
+w, w_values = draw(weight, size) if weight else (None, 1.0)
+def norm(x):
+    return x / np.sqrt((x**2).mean(1, keepdims=True) + 1e-5) * (w_values + 0.5 if weight else 1.0)
+def values(x):
+    return x.to("cpu").to(crt.float32).numpy().astype(np.float64)
+def near(got, want):
+    eps = {{"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-20}}[dtype]
+    return bool((np.abs(values(got) - want) <= eps * np.abs(want) * 1.01 + 1e-7).all())
+more = {{"eps": 1e-5, "offset": 0.5 if weight else 0.0}}
+got = crt.rms_norm(x, (size,), w, **more)
+normed, total = crt.add_rms_norm(x, y, weight=w, **more)
+answer = [near(got, norm(x_values)), near(total, x_values + y_values),
+          near(normed, norm(values(total)))]
+few, (few_normed, few_total) = (
+    crt.rms_norm(x[:3], (size,), w, **more), crt.add_rms_norm(x[:3], y[:3], weight=w, **more))
+for some, every in ((few, got), (few_normed, normed), (few_total, total)):
+    answer.append(some.bytes() == every[:3].contiguous().bytes())
+""")
+    assert answer == [True] * 6
+
+
 PRODUCTS = """
 import numpy as np
 rng = np.random.default_rng(5)

@@ -239,7 +239,19 @@ def test_a_short_cache_is_a_float32_cache_of_rounded_rows(
             held = round_to(values, "float8_e4m3" if kv_dtype == "fp8" else kv_dtype)
         return crt.from_numpy(np.ascontiguousarray(held, np.float32))
 
-    def attend_rounded(step: CacheStep, layer: int, q: Any, k: Any, v: Any, **more: Any) -> Any:
+    def attend_rounded(
+        step: CacheStep,
+        layer: int,
+        q: Any,
+        k: Any,
+        v: Any,
+        *,
+        rotary: Any,
+        positions: Any,
+        **more: Any,
+    ) -> Any:
+        if rotary is not None:
+            q, k = (rotary(rows, positions, step.max_tokens) for rows in (q, k))
         return attend(step, layer, q, rounded(k), rounded(v), **more)
 
     plain = make_engine(folder)

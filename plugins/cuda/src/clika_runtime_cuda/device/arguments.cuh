@@ -102,6 +102,7 @@ struct Norm {
   void* sum;
   i64 rows, n;
   float offset, eps;
+  int lanes;  // threads of a row that is held in registers
   int dtype;
   int weight_dtype, bias_dtype, in_bias_dtype, residual_bias_dtype;
 };
