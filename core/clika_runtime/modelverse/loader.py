@@ -56,8 +56,8 @@ class LoadOptions:
 
     ``device`` is where weights, cache and computation are; one that is not there is refused, and
     "auto" takes the best one here that the model loads on (`fit.on_a_place`).
-    ``dtype`` is the dtype of activations: None takes the checkpoint's, float32 for a GGUF file and
-    for a quantized one. ``mode`` is how quantized weights are multiplied: "fast" (integer products
+    ``dtype`` is the dtype of activations: None takes the checkpoint's; for a GGUF file and for a
+    quantized one float32, or bfloat16 on a device that multiplies it on tensor cores. ``mode`` is how quantized weights are multiplied: "fast" (integer products
     over activations quantized by row block) or "exact" (weights decode to the compute dtype).
     ``max_seq`` caps the context window; 0 keeps the checkpoint's whole one, whose cache has to fit
     (the command line takes at most 4096 where ``--max-seq`` is not given). ``max_sequences``
@@ -188,11 +188,15 @@ class Checkpoint:
         """Whether any tensor is quantized."""
         return any(info.packed for info in self.tensors.values())
 
-    def weight_dtype(self) -> Any:
-        """The dtype that most matrix elements are stored in; float32 for a quantized checkpoint and
-        for a GGUF file, whose activations are float32 whatever the weights are."""
+    def weight_dtype(self, device: Any = "cpu") -> Any:
+        """The dtype that most matrix elements are stored in. What is computed beside quantized
+        weights and those of a GGUF file has no dtype of its own: bfloat16 where the device's tensor
+        cores take it, else float32."""
         if self.packed or self.kind == "gguf":
-            return crt.float32
+            if crt.Device(device).type == "cpu":
+                return crt.float32
+            about = crt.get_device_properties(device)
+            return crt.bfloat16 if about.tensor_cores and about.bf16 else crt.float32
         elements: dict[str, int] = {}
         for info in self.tensors.values():
             if info.dtype in COMPUTE_DTYPES and len(info.shape) > 1:
@@ -298,7 +302,7 @@ def describe(
         family = family_object(identify(checkpoint), checkpoint.path)
     config = read_config(family, checkpoint)
     options = options or LoadOptions()
-    compute = options.compute_dtype() or checkpoint.weight_dtype()
+    compute = options.compute_dtype() or checkpoint.weight_dtype(options.device)
     model = family.build(config, compute)
     names = _match_names(family, checkpoint, model)
     found = adapters.read_adapters(options.adapters, family, checkpoint, config, model)

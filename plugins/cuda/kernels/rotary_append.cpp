@@ -87,10 +87,10 @@ int32_t run(const clika_call* call) {
 }  // namespace
 
 void add_rotary_append(Registry& registry) {
-  pieces[0] = registry.program("rotary_append", "", "append_float32");
-  pieces[1] = registry.program("rotary_append", "", "append_bfloat16");
-  pieces[2] = registry.program("rotary_append", "", "append_float16");
-  elements_of = registry.program("rotary_append", "", "append_elements");
+  pieces[0] = registry.program("rotary_append", "", "append_float32")->begins_early();
+  pieces[1] = registry.program("rotary_append", "", "append_bfloat16")->begins_early();
+  pieces[2] = registry.program("rotary_append", "", "append_float16")->begins_early();
+  elements_of = registry.program("rotary_append", "", "append_elements")->begins_early();
   // Other pools (float8, Q8_0) are served by the parts that the operator is made of.
   registry.entry("rotary_append", run,
                  {kFloats3, kFloats3, kFloats3, kIndex, bit(CLIKA_FLOAT32), kFloats3, kFloats3, bit(CLIKA_INT32)},

@@ -121,15 +121,15 @@ CLIKA_INLINE void rms_pieces(const Norm& e) {
     static_cast<Piece<T>*>(e.out)[start + at] = x[j];
   }
 }
-extern "C" __global__ void __launch_bounds__(1024) rms_float32_1(const __grid_constant__ Norm e) { rms_pieces<float, 1>(e); }
-extern "C" __global__ void __launch_bounds__(1024) rms_float32_2(const __grid_constant__ Norm e) { rms_pieces<float, 2>(e); }
-extern "C" __global__ void __launch_bounds__(512) rms_float32_4(const __grid_constant__ Norm e) { rms_pieces<float, 4>(e); }
-extern "C" __global__ void __launch_bounds__(1024) rms_bfloat16_1(const __grid_constant__ Norm e) { rms_pieces<bf16, 1>(e); }
-extern "C" __global__ void __launch_bounds__(1024) rms_bfloat16_2(const __grid_constant__ Norm e) { rms_pieces<bf16, 2>(e); }
-extern "C" __global__ void __launch_bounds__(512) rms_bfloat16_4(const __grid_constant__ Norm e) { rms_pieces<bf16, 4>(e); }
-extern "C" __global__ void __launch_bounds__(1024) rms_float16_1(const __grid_constant__ Norm e) { rms_pieces<f16, 1>(e); }
-extern "C" __global__ void __launch_bounds__(1024) rms_float16_2(const __grid_constant__ Norm e) { rms_pieces<f16, 2>(e); }
-extern "C" __global__ void __launch_bounds__(512) rms_float16_4(const __grid_constant__ Norm e) { rms_pieces<f16, 4>(e); }
+extern "C" __global__ void __launch_bounds__(1024) rms_float32_1(const __grid_constant__ Norm e) { begin_early(); rms_pieces<float, 1>(e); }
+extern "C" __global__ void __launch_bounds__(1024) rms_float32_2(const __grid_constant__ Norm e) { begin_early(); rms_pieces<float, 2>(e); }
+extern "C" __global__ void __launch_bounds__(512) rms_float32_4(const __grid_constant__ Norm e) { begin_early(); rms_pieces<float, 4>(e); }
+extern "C" __global__ void __launch_bounds__(1024) rms_bfloat16_1(const __grid_constant__ Norm e) { begin_early(); rms_pieces<bf16, 1>(e); }
+extern "C" __global__ void __launch_bounds__(1024) rms_bfloat16_2(const __grid_constant__ Norm e) { begin_early(); rms_pieces<bf16, 2>(e); }
+extern "C" __global__ void __launch_bounds__(512) rms_bfloat16_4(const __grid_constant__ Norm e) { begin_early(); rms_pieces<bf16, 4>(e); }
+extern "C" __global__ void __launch_bounds__(1024) rms_float16_1(const __grid_constant__ Norm e) { begin_early(); rms_pieces<f16, 1>(e); }
+extern "C" __global__ void __launch_bounds__(1024) rms_float16_2(const __grid_constant__ Norm e) { begin_early(); rms_pieces<f16, 2>(e); }
+extern "C" __global__ void __launch_bounds__(512) rms_float16_4(const __grid_constant__ Norm e) { begin_early(); rms_pieces<f16, 4>(e); }
 
 // ---------------------------------------------------------------- any row: a block each
 template <class T>

@@ -121,9 +121,9 @@ CLIKA_INLINE void append(const RotaryAppend& r) {
     if (at < jobs) x = read<T>(r, token, at, turned, plain);
   }
 }
-extern "C" __global__ void __launch_bounds__(256) append_float32(const __grid_constant__ RotaryAppend r) { append<float>(r); }
-extern "C" __global__ void __launch_bounds__(256) append_bfloat16(const __grid_constant__ RotaryAppend r) { append<bf16>(r); }
-extern "C" __global__ void __launch_bounds__(256) append_float16(const __grid_constant__ RotaryAppend r) { append<f16>(r); }
+extern "C" __global__ void __launch_bounds__(256) append_float32(const __grid_constant__ RotaryAppend r) { begin_early(); append<float>(r); }
+extern "C" __global__ void __launch_bounds__(256) append_bfloat16(const __grid_constant__ RotaryAppend r) { begin_early(); append<bf16>(r); }
+extern "C" __global__ void __launch_bounds__(256) append_float16(const __grid_constant__ RotaryAppend r) { begin_early(); append<f16>(r); }
 
 // ---------------------------------------------------------------- any strides and dtypes
 CLIKA_INLINE float element(const RotaryAppend& r, const HeadRows& rows, i64 row, int i) {
@@ -139,6 +139,7 @@ CLIKA_INLINE void put(const RotaryAppend& r, void* to, int dtype, i64 at, float 
 }
 // A job is a pair or an element.
 extern "C" __global__ void __launch_bounds__(256) append_elements(const __grid_constant__ RotaryAppend r) {
+  begin_early();
   const int turned = r.size - r.half;
   const i64 jobs = static_cast<i64>(r.heads + r.kv_heads) * turned + static_cast<i64>(r.kv_heads) * r.value_size;
   for (i64 n = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; n < r.tokens * jobs;
