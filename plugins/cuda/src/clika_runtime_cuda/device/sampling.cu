@@ -19,12 +19,6 @@ extern "C" __global__ void __launch_bounds__(256) best_parts(const __grid_consta
 // ---------------------------------------------------------------- sample
 enum { kTemperature, kTopP, kMinP, kTopK, kSeed, kIndex, kSigma, kTypical, kChance, kThreshold };
 
-CLIKA_INLINE u64 share(u64 all, float part) {
-  const double wanted = ceil(static_cast<double>(all) * static_cast<double>(part));
-  if (!(wanted >= 1.0)) return 1;
-  return wanted < static_cast<double>(all) ? static_cast<u64>(wanted) : all;
-}
-
 // The least logit that top_n_sigma keeps.
 CLIKA_INLINE float sigma_border(const Row& row, float sigmas) {
   const double n = double_sum(row, [](i64, float x) { return isinf(x) ? 0.0 : 1.0; });
@@ -51,7 +45,7 @@ CLIKA_INLINE void filter_all(const Sampling& s, i64 number, const Row& row, u32 
     });
   };
   const int top_k = column(s, kTopK, number, 0);
-  if (top_k > 0 && top_k < row.n) cut(head(row, true, static_cast<u64>(top_k), false, place), place);
+  if (top_k > 0 && top_k < row.n) cut(head(row, static_cast<u64>(top_k), 0.0f, false, place), place);
   const float typical_p = column(s, kTypical, number, 1.0f);
   if (typical_p < 1.0f) {
     const u64 total = sum_of(row, left);
@@ -65,10 +59,10 @@ CLIKA_INLINE void filter_all(const Sampling& s, i64 number, const Row& row, u32 
       *p = {{bucket_of(key), __float_as_uint(key), falling(x), static_cast<u32>(i)}};
       return weights[i] > 0.0f;
     };
-    cut(head(row, false, share(total, typical_p), true, typical), typical);
+    cut(head(row, 0, typical_p, true, typical), typical);
   }
   const float top_p = column(s, kTopP, number, 1.0f);
-  if (top_p < 1.0f) cut(head(row, false, share(sum_of(row, left), top_p), false, place), place);
+  if (top_p < 1.0f) cut(head(row, 0, top_p, false, place), place);
   const float min_p = column(s, kMinP, number, 0.0f);
   if (min_p > 0.0f) {
     Best best = {0.0f, -1};
@@ -116,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(1024) sample_rows(const __grid_cons
   const i64 number = blockIdx.x;
   Row row = row_of(s, number);
   int* out = static_cast<int*>(s.out[0]) + number;
-  row.temperature = column(s, kTemperature, number, 0.0f);
+  row.warm(column(s, kTemperature, number, 0.0f));
   if (no_choice(row) || !(row.temperature > 0.0f) || isinf(row.top)) {
     if (threadIdx.x == 0) *out = no_choice(row) ? -1 : row.best;
     return;
@@ -135,7 +129,7 @@ extern "C" __global__ void __launch_bounds__(1024) sample_rows(const __grid_cons
     Border border{};
     const int top_k = column(s, kTopK, number, 0);
     if (top_k > 0 && top_k < row.n) {
-      border = head(row, true, static_cast<u64>(top_k), false, [&](i64 i, float x, Place* p) {
+      border = head(row, static_cast<u64>(top_k), 0.0f, false, [&](i64 i, float x, Place* p) {
         *p = by_logit(row, i, x);
         return row.weight(i, x) > 0.0f;
       });
@@ -143,8 +137,7 @@ extern "C" __global__ void __launch_bounds__(1024) sample_rows(const __grid_cons
     const float top_p = column(s, kTopP, number, 1.0f);
     if (top_p < 1.0f) {
       const Border few = border;
-      const u64 all = sum_of(row, [&](i64 i, float x) { return few.keeps(by_logit(row, i, x)); });
-      const Border fewer = head(row, false, share(all, top_p), false, [&](i64 i, float x, Place* p) {
+      const Border fewer = head(row, 0, top_p, false, [&](i64 i, float x, Place* p) {
         *p = by_logit(row, i, x);
         return few.keeps(*p) && row.weight(i, x) > 0.0f;
       });
@@ -194,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(1024) mirostat_rows(const __grid_co
   float* state = static_cast<float*>(s.out[1]) + number;
   Row row = row_of(s, number);
   const float mu = column(s, kMu, number, 0.0f), tau = column(s, kTau, number, 0.0f);
-  row.temperature = column(s, kWarmth, number, 0.0f);
+  row.warm(column(s, kWarmth, number, 0.0f));
   if (!(tau > 0.0f) || !(row.temperature > 0.0f) || no_choice(row) || isinf(row.top)) {
     if (threadIdx.x == 0) {
       *id = column(s, kIds, number, 0);
@@ -212,11 +205,11 @@ extern "C" __global__ void __launch_bounds__(1024) mirostat_rows(const __grid_co
     u64 n = 0;
     row.each([&](i64, float x) { n += x > -CLIKA_INFINITY; });
     n = over_block(n, u64{0}, [](u64 a, u64 b) { return a + b; });
-    const Border first = head(row, true, kEstimated, false, place);
+    const Border first = head(row, kEstimated, 0.0f, false, place);
     const i64 ordered = in_order(row, first, true, unsorted, sorted, kEstimated);
     if (threadIdx.x == 0) kept = zipf_head(sorted, ordered, static_cast<i64>(n), row.temperature, mu);
     __syncthreads();
-    if (static_cast<u64>(kept) < n) border = head(row, true, static_cast<u64>(kept), false, place);
+    if (static_cast<u64>(kept) < n) border = head(row, static_cast<u64>(kept), 0.0f, false, place);
   } else {  // what is no more surprising than mu, -log2(weight / total) <= mu, and the best token
     const u64 all = sum_of(row, [](i64, float) { return true; });
     least = as_weight(row, all) * exp2(-static_cast<double>(mu));
@@ -243,7 +236,7 @@ extern "C" __global__ void __launch_bounds__(1024) top_rows(const __grid_constan
   float* values = static_cast<float*>(s.out[1]) + number * k;
   int* tops = static_cast<int*>(s.out[2]) + number * k;
   Row row = row_of(s, number);
-  row.temperature = 1.0f;
+  row.warm(1.0f);
   if (no_choice(row) || isinf(row.top)) {
     if (threadIdx.x == 0) *chosen = CLIKA_NAN;
     for (i64 i = threadIdx.x; i < k; i += blockDim.x) {
@@ -256,7 +249,7 @@ extern "C" __global__ void __launch_bounds__(1024) top_rows(const __grid_constan
   const int id = column(s, 0, number, -1);
   if (threadIdx.x == 0) *chosen = id >= 0 && id < row.n ? static_cast<float>(row.logit(id) - norm) : CLIKA_NAN;
   if (k == 0) return;
-  const Border border = head(row, true, static_cast<u64>(k), false, [&](i64 i, float x, Place* p) {
+  const Border border = head(row, static_cast<u64>(k), 0.0f, false, [&](i64 i, float x, Place* p) {
     *p = by_logit(row, i, x);
     return true;
   });

@@ -45,12 +45,20 @@ struct Row {
   const char* data;
   i64 step, n;
   int dtype, scale;
-  float top, temperature;
+  float top, temperature, inverse;
   int best;
   float* weights;  // null: computed from the logits
 
   CLIKA_INLINE float logit(i64 i) const { return load<float>(data + i * step * bytes_of(dtype), dtype); }
-  CLIKA_INLINE float distance(float x) const { return (top - x) / temperature; }
+  CLIKA_INLINE void warm(float t) {
+    temperature = t;
+    inverse = 1.0f / t;
+  }
+  // (top - x) / temperature, rounded once: the quotient by the inverse is corrected by what it leaves (Markstein, 1990).
+  CLIKA_INLINE float distance(float x) const {
+    const float gap = top - x, q = gap * inverse;
+    return isinf(q) || isinf(inverse) ? gap / temperature : fmaf(fmaf(-q, temperature, gap), inverse, q);
+  }
   CLIKA_INLINE float weight(i64 i, float x) const {
     return weights != nullptr ? weights[i] : exp_negative(-distance(x));
   }
@@ -138,9 +146,15 @@ struct Border {
 };
 
 // What the threads of a block share, once for all that use it.
+struct Candidate {
+  Place place;
+  u64 weight;
+};
+constexpr u32 kFew = 512;
 struct Room {
   u64 mass[kBuckets];
   u32 count[kBuckets];
+  Candidate few[kFew];
   u64 before_it, all;
   u32 digit, held, filled;
   int chosen;
@@ -150,15 +164,22 @@ CLIKA_INLINE Room& shared_room() {
   return room;
 }
 
-// The shortest head of the order whose count or weight reaches `wanted`, digit by digit; all of it where nothing does.
-// `place(i, x, &p)` says whether a token takes part, and where it stands.
+// A part of a sum of weights, which a head is to reach.
+CLIKA_INLINE u64 share(u64 all, float part) {
+  const double wanted = ceil(static_cast<double>(all) * static_cast<double>(part));
+  if (!(wanted >= 1.0)) return 1;
+  return wanted < static_cast<double>(all) ? static_cast<u64>(wanted) : all;
+}
+
+// The shortest head of the order that has `count` tokens or, where that is 0, the part `part` of the weights, digit by
+// digit; all of it where there are not so many. `place(i, x, &p)` says whether a token takes part, and where it stands.
+// Once few tokens are at the border, they alone are looked at.
 template <class PlaceOf>
-CLIKA_INLINE Border head(const Row& row, bool by_count, u64 wanted, bool typical, const PlaceOf& place) {
+CLIKA_INLINE Border head(const Row& row, u64 count, float part, bool typical, const PlaceOf& place) {
   Room& room = shared_room();
-  u64* mass = room.mass;
-  u32* count = room.count;
   Border border{};
-  u64 sum = 0;
+  u64 sum = 0, wanted = count;
+  bool listed = false;
   for (int d = 0; d < 10; ++d) {
     const int word = d == 0 ? 0 : (d + 2) / 3;
     const int shift = d == 0 ? 0 : d % 3 == 1 ? 21 : d % 3 == 2 ? 10 : 0;
@@ -166,37 +187,43 @@ CLIKA_INLINE Border head(const Row& row, bool by_count, u64 wanted, bool typical
     if (word == 1 && !typical) continue;
     __syncthreads();
     for (int b = threadIdx.x; b < kBuckets; b += blockDim.x) {
-      mass[b] = 0;
-      count[b] = 0;
+      room.mass[b] = 0;
+      room.count[b] = 0;
     }
     __syncthreads();
-    row.each([&](i64 i, float x) {
-      Place p;
-      if (!place(i, x, &p) || !border.holds(p)) return;
+    const auto add = [&](const Place& p, u64 weight) {
       const u32 b = (p.word[word] >> shift) & digits;
-      atomicAdd(&count[b], 1u);
-      if (!by_count) atomicAdd(&mass[b], row.counted(row.weight(i, x)));
-    });
+      atomicAdd(&room.count[b], 1u);
+      if (count == 0) atomicAdd(&room.mass[b], weight);
+    };
+    if (listed) {
+      for (u32 c = threadIdx.x; c < room.filled; c += blockDim.x) {
+        if (border.holds(room.few[c].place)) add(room.few[c].place, room.few[c].weight);
+      }
+    } else {
+      row.each([&](i64 i, float x) {
+        Place p;
+        if (place(i, x, &p) && border.holds(p)) add(p, count == 0 ? row.counted(row.weight(i, x)) : 0);
+      });
+    }
     __syncthreads();
     if (threadIdx.x < 32) {
       constexpr int kEach = kBuckets / 32;
       const int lane = threadIdx.x, begin = lane * kEach;
+      const auto in_bucket = [&](int b) { return count != 0 ? room.count[b] : room.mass[b]; };
       u64 own = 0;
-      for (int b = begin; b < begin + kEach; ++b) own += by_count ? count[b] : mass[b];
+      for (int b = begin; b < begin + kEach; ++b) own += in_bucket(b);
       const u64 up_to = over_lanes(own);
+      if (d == 0 && count == 0) wanted = share(from_lane(up_to, 31), part);
       const u64 start = sum + up_to - own;
       if (lane == 31 && sum + up_to < wanted) room.held = 0;
       if (start < wanted && start + own >= wanted) {
         u64 at = start;
         int b = begin;
-        for (; b < begin + kEach - 1; ++b) {
-          const u64 here = by_count ? count[b] : mass[b];
-          if (at + here >= wanted) break;
-          at += here;
-        }
+        for (; b < begin + kEach - 1 && at + in_bucket(b) < wanted; ++b) at += in_bucket(b);
         room.digit = static_cast<u32>(b);
         room.before_it = at;
-        room.held = count[b];
+        room.held = room.count[b];
       }
     }
     __syncthreads();
@@ -205,6 +232,15 @@ CLIKA_INLINE Border head(const Row& row, bool by_count, u64 wanted, bool typical
     border.mask[word] |= digits << shift;
     sum = room.before_it;
     if (room.held == 1) return border;
+    if (listed || room.held > kFew) continue;
+    listed = true;
+    if (threadIdx.x == 0) room.filled = 0;
+    __syncthreads();
+    row.each([&](i64 i, float x) {
+      Place p;
+      if (!place(i, x, &p) || !border.holds(p)) return;
+      room.few[atomicAdd(&room.filled, 1u)] = {p, count == 0 ? row.counted(row.weight(i, x)) : 0};
+    });
   }
   return border;
 }
