@@ -3,7 +3,7 @@
 TOKENS = """
 import numpy as np
 rng = np.random.default_rng(11)
-rows, size = 4, 9001
+rows, size = 4, 4501
 logits = (rng.normal(size=(rows, size)) * 3).astype(np.float32)
 logits[1, ::2] = -np.inf                       # as a constraint leaves them
 logits[2] = np.round(logits[2])                # many equal ones
