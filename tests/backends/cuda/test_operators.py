@@ -25,9 +25,7 @@ OF_VALUES = "a recording has no values"
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_cases(machine, part):
-    # Without the CPU's kernels: nothing runs on the host in the place of a GPU.
-    code = RUN.replace("PARTS", str(PARTS)).replace("PART", str(part))
-    answer = machine.ask(code, CLIKA_RT_DISABLE_PLUGINS="cpu")
+    answer = machine.ask(RUN.replace("PARTS", str(PARTS)).replace("PART", str(part)))
     wrong = [row for row in answer if row[1] != "refused" or OF_VALUES not in row[2]]
     assert wrong == []
 
