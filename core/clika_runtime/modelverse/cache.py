@@ -217,9 +217,7 @@ class CacheStep:
             keys = crt.kv_append(pools[0], k, self._slots)
             values = crt.kv_append(pools[1], v, self._slots)
         else:
-            q, keys, values = rotary.append(
-                q, k, v, positions, pools, self._slots, self.max_tokens
-            )
+            q, keys, values = rotary.append(q, k, v, positions, pools, self._slots, self.max_tokens)
         self.pools[layer] = (keys, values)
         return crt.paged_attention(
             q,

@@ -57,8 +57,9 @@ class LoadOptions:
     ``device`` is where weights, cache and computation are; one that is not there is refused, and
     "auto" takes the best one here that the model loads on (`fit.on_a_place`).
     ``dtype`` is the dtype of activations: None takes the checkpoint's; for a GGUF file and for a
-    quantized one float32, or bfloat16 on a device that multiplies it on tensor cores. ``mode`` is how quantized weights are multiplied: "fast" (integer products
-    over activations quantized by row block) or "exact" (weights decode to the compute dtype).
+    quantized one float32, or bfloat16 on a device that multiplies it on tensor cores. ``mode`` is
+    how quantized weights are multiplied: "fast" (integer products over activations quantized by row
+    block) or "exact" (weights decode to the compute dtype).
     ``max_seq`` caps the context window; 0 keeps the checkpoint's whole one, whose cache has to fit
     (the command line takes at most 4096 where ``--max-seq`` is not given). ``max_sequences``
     sequences may stand in the cache at once; ``kvcache`` is "paged" or "continuous"; ``kv_dtype``

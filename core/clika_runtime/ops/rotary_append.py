@@ -66,8 +66,8 @@ op(
     query [T, Hq, D], key [T, H, D], value [T, H, Dv], positions [T] or [A, T], inv_freq [R] or
     [A, R] with 2 R <= D, key_pool [blocks, block_size, H, D], value_pool [blocks, block_size, H,
     Dv], slots [T] int32. Both pools are written in place and share no bytes; they are in any dtype
-    that `kv_append` takes, and turned keys are rounded to their own dtype before. It is what a layer
-    of attention does before it attends, in one step.
+    that `kv_append` takes, and turned keys are rounded to their own dtype before. It is what a
+    layer of attention does before it attends, in one step.
     """,
     args=[
         tensor("query", FLOATS),

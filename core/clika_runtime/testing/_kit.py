@@ -327,11 +327,9 @@ def check_rule(case: Case) -> None:
 
 
 # ---------------------------------------------------------------- what a backend gives
-def call(
-    case: Case, device: Any, planned: bool = False
-) -> tuple[tuple[Any, ...], dict[int, Any]]:
-    """Runs the case on a device, eagerly or recorded and run as a plan: the results, and the tensors
-    that were written in place, by the number of the result that they are."""
+def call(case: Case, device: Any, planned: bool = False) -> tuple[tuple[Any, ...], dict[int, Any]]:
+    """Runs the case on a device, eagerly or recorded and run as a plan: the results, and the
+    tensors that were written in place, by the number of the result that they are."""
     record = ops.record(case.op)
     recorder: Any = None
     if planned:

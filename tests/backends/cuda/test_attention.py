@@ -174,7 +174,6 @@ for dtype in ("float32", "bfloat16"):
 """)
     assert answer == ["kv_append: index 4 is outside 0 .. 3", [0.0, 1.0, 0.0, 0.0]] * 2
 
-
     answer = machine.ask("""
 answer = []
 for size in (8, 6):  # 16 bytes at a time, and element by element

@@ -84,7 +84,7 @@ answer = [bool(np.allclose(soft, e / e.sum(1, keepdims=True), rtol=1e-5, atol=0)
 
 
 # Dtype, elements of a row, dtype of the weight. The pretended GPU has few multiprocessors, so 40
-# rows are many: one, two and four pieces a thread, a warp's and a block's rows, and rows of neither.
+# rows are many: 1, 2 and 4 pieces a thread, a warp's and a block's rows, and rows of neither.
 NORMS = [
     ("bfloat16", 896, "bfloat16"),
     ("bfloat16", 128, "bfloat16"),

@@ -174,7 +174,10 @@ class Rotary:
         """Queries and keys of the same tokens are turned, keys and values go to their ``slots`` of
         the pools: the turned queries and the two pools."""
         table = self.table(q.device, max_tokens)
-        return crt.rotary_append(q, k, v, positions, table, *pools, slots, **self._how())
+        turned, keys, values = crt.rotary_append(
+            q, k, v, positions, table, *pools, slots, **self._how()
+        )
+        return turned, keys, values
 
     def _how(self) -> dict[str, Any]:
         return {"interleaved": self.interleaved, "scale": self.scaling.attention_factor}
