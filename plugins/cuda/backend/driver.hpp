@@ -37,6 +37,7 @@ enum Attribute : int {
   kMemoryPools = 115,
 };
 constexpr int kFunctionDynamicShared = 8;       // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+constexpr int kFunctionCarveout = 9;            // CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, percent
 constexpr unsigned kStreamNonBlocking = 1;      // not ordered against the legacy default stream
 constexpr unsigned kEventDisableTiming = 2;
 constexpr int kCaptureThreadLocal = 1;          // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL

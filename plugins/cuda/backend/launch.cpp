@@ -6,6 +6,9 @@ Function Program::on(Device& device) {
   std::atomic<Function>& known = functions_[static_cast<size_t>(device.index())];
   if (Function function = known.load(std::memory_order_acquire)) return function;
   Function function = load(device, {source_.c_str(), defines_.c_str(), symbol_.c_str()});
+  if (function != nullptr && early_ && device.overlaps()) {
+    device.cuda().function_set(function, kFunctionCarveout, 100 * kSharedKib / (device.shared_memory() / 1024 + 1));  // a hint
+  }
   known.store(function, std::memory_order_release);
   return function;
 }

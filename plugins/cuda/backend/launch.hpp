@@ -14,6 +14,10 @@
 
 namespace clika_cuda {
 
+// Shared memory of a multiprocessor while kernels that begin early run: where two of them wanted different parts, the
+// second would have to wait for the end of the first.
+constexpr int kSharedKib = 132;
+
 // ---------------------------------------------------------------- kernels
 // A kernel and its function on every device that has launched it.
 class Program {

@@ -98,7 +98,9 @@ int32_t run_items(const clika_call* call, Attention& a, bool tensor_cores, bool 
     const int variant = variant_of(a), size = kSizes[variant];
     program = decode[a.query_dtype == CLIKA_BFLOAT16 ? 0 : 1][variant];
     const int stage = (2 * (size > 128 ? 32 : 64) + (a.rows > 8 ? 16 : 8)) * stride_of(size);
-    const int room = (device.shared_memory() + 1024) / 2 - 1024 - kDecodeShared;  // of two blocks of a multiprocessor
+    // Of two blocks of a multiprocessor, or of one that is at home in what other kernels have set up.
+    const bool short_of_work = a.tokens * units * a.most_splits <= device.multiprocessors();
+    const int room = (short_of_work ? kSharedKib << 10 : (device.shared_memory() + 1024) / 2) - 1024 - kDecodeShared;
     a.stages = std::max(2, std::min(4, room / stage));
     shared = static_cast<unsigned>(a.stages * stage);
   } else {
