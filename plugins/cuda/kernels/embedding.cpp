@@ -25,7 +25,9 @@ int32_t run(const clika_call* call) {
   e.out_dtype = call->outputs[0].dtype;
   e.reporter = reporter_of(call, "embedding");
   if (e.count == 0) return CLIKA_OK;
-  return launch(call, "embedding", rows, {static_cast<unsigned>(e.count)}, e.columns <= 512 ? 64 : 128, &e);
+  const int64_t pieces = (e.columns * size_of(e.out_dtype) + 15) / 16;
+  const auto threads = static_cast<unsigned>(std::clamp<int64_t>((pieces + 31) / 32 * 32, 32, 512));
+  return launch(call, "embedding", rows, {static_cast<unsigned>(e.count)}, threads, &e);
 }
 
 }  // namespace

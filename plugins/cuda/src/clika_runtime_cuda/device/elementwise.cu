@@ -4,6 +4,7 @@
 #include "functions.cuh"
 #include "arithmetic.cuh"
 #include "elementwise.cuh"
+#include "gates.cuh"
 #if defined(CLIKA_WIDE)
 #include "special.cuh"
 #endif
@@ -129,6 +130,22 @@ extern "C" __global__ void strided(const __grid_constant__ Elementwise e) {
 }
 
 #if defined(CLIKA_FLAT)
+// The function for results of dtype T.
+template <class T, class O>
+struct For {
+  static CLIKA_INLINE float apply(const float (&x)[3], const Numbers& k) { return O::apply(x[0], x[1], x[2], k); }
+};
+template <class T>
+struct For<T, op_swiglu> {
+  static CLIKA_INLINE float apply(const float (&x)[3], const Numbers&) { return activated_for<T, 0>(x[0], x[1]); }
+};
+template <class T>
+struct For<T, op_geglu> {
+  static CLIKA_INLINE float apply(const float (&x)[3], const Numbers& k) {
+    return k.i[0] == 1 ? activated_for<T, 2>(x[0], x[1]) : activated_for<T, 1>(x[0], x[1]);
+  }
+};
+
 // Operands in one piece and of one dtype, or numbers: 16 bytes at a time.
 template <class T>
 CLIKA_INLINE void flat(const Elementwise& e) {
@@ -158,7 +175,7 @@ CLIKA_INLINE void flat(const Elementwise& e) {
       for (int j = 0; j < Op::operands; ++j) {
         if (e.in[j].is_number == 0 && e.in[j].data != nullptr) x[j] = to_float(in[j].x[w]);
       }
-      out.x[w] = from_float<T>(Op::apply(x[0], x[1], x[2], k));
+      out.x[w] = from_float<T>(For<T, Op>::apply(x, k));
     }
     static_cast<Pack*>(e.out)[at] = out;
   }
@@ -167,7 +184,7 @@ CLIKA_INLINE void flat(const Elementwise& e) {
     for (int j = 0; j < Op::operands; ++j) {
       if (e.in[j].is_number == 0 && e.in[j].data != nullptr) x[j] = to_float(static_cast<const T*>(e.in[j].data)[at]);
     }
-    static_cast<T*>(e.out)[at] = from_float<T>(Op::apply(x[0], x[1], x[2], k));
+    static_cast<T*>(e.out)[at] = from_float<T>(For<T, Op>::apply(x, k));
   }
 }
 extern "C" __global__ void flat_float32(const __grid_constant__ Elementwise e) { begin_early(); flat<float>(e); }

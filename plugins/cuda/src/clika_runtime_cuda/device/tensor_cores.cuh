@@ -55,6 +55,11 @@ CLIKA_INLINE float exp2_of(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+CLIKA_INLINE float reciprocal_of(float x) {
+  float y;
+  asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 CLIKA_INLINE u32 pair(float low, float high, bf16) {
   u32 y;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
@@ -75,6 +80,7 @@ CLIKA_INLINE u32 pair(float low, float high, T) {
   return from_float<T>(low).bits | static_cast<u32>(from_float<T>(high).bits) << 16;
 }
 CLIKA_INLINE float exp2_of(float x) { return exp2f(x); }
+CLIKA_INLINE float reciprocal_of(float x) { return 1.0f / x; }
 #endif
 
 // Rows of D 16-bit elements in shared memory. Chunks of 16 bytes of neighbouring rows lie in different banks.
