@@ -39,14 +39,15 @@ int32_t go(const clika_call* call, const char* op, Program* const* programs, con
   return launch(call, op, programs[kind_of(e.dtype)], {static_cast<unsigned>(e.rows)}, threads, &e);
 }
 
-// Rows on whole 16 bytes without biases are held in registers. A few rows get as many threads as they have use for; of
+// Rows on whole 16 bytes without biases, their weight in their dtype or float32, are held in registers. A few rows get as many threads as they have use for; of
 // many, four loads a thread are under way, and rows up to 128 pieces are a warp's.
 int32_t go_rms(const clika_call* call, const char* op, Norm e) {
   constexpr int64_t most = 2048;
   const int64_t bytes = e.n * size_of(e.dtype), count = bytes / 16;
   const auto on_16 = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; };
   const bool plain = e.bias == nullptr && e.in_bias == nullptr && e.residual_bias == nullptr;
-  if (!plain || e.rows == 0 || count == 0 || bytes % 16 != 0 || count > most || !on_16(e.in) || !on_16(e.out) ||
+  const bool known = e.weight == nullptr || e.weight_dtype == e.dtype || e.weight_dtype == CLIKA_FLOAT32;
+  if (!plain || !known || e.rows == 0 || count == 0 || bytes % 16 != 0 || count > most || !on_16(e.in) || !on_16(e.out) ||
       !on_16(e.residual) || !on_16(e.sum) || !on_16(e.weight)) {
     return go(call, op, rms, e);
   }

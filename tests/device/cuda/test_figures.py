@@ -47,6 +47,8 @@ def test_elementwise_and_rows(gpu):
     figures["rms_norm_gb_s"] = round(2 * size / seconds(lambda: crt.rms_norm(x, (8192,))) / 1e9, 1)
     figures["softmax_gb_s"] = round(2 * size / seconds(lambda: crt.softmax(x, -1)) / 1e9, 1)
     figures["sum_gb_s"] = round(size / seconds(lambda: crt.sum(x, -1)) / 1e9, 1)
+    spent = seconds(lambda: crt.swiglu(x, x))
+    figures["swiglu_gb_s"] = round(3 * size / spent / 1e9, 1)
     small = crt.ones(8, device="cuda")
     figures["launch_us"] = round(seconds(lambda: small + 1, 2000) * 1e6, 2)
 

@@ -253,6 +253,7 @@ inline float __double2float_rz(double x) {
   return y;
 }
 inline float __fmul_rn(float a, float b) { return a * b; }
+inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline double __dmul_rn(double a, double b) { return a * b; }
 inline double __dadd_rn(double a, double b) { return a + b; }
 template <class T>

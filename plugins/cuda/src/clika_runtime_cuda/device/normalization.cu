@@ -18,7 +18,7 @@ struct alignas(16) Piece {
   static constexpr int kWide = 16 / sizeof(T);
   T x[kWide];
 };
-// `kWide` numbers of a weight from piece `at` on, of the rows' dtype, float32 or any other.
+// `kWide` numbers of a weight from piece `at` on, of the rows' dtype or float32.
 template <class T>
 CLIKA_INLINE void weights(float (&w)[Piece<T>::kWide], const Norm& e, int at) {
   constexpr int kWide = Piece<T>::kWide;
@@ -29,16 +29,13 @@ CLIKA_INLINE void weights(float (&w)[Piece<T>::kWide], const Norm& e, int at) {
     const Piece<T> piece = static_cast<const Piece<T>*>(e.weight)[at];
 #pragma unroll
     for (int k = 0; k < kWide; ++k) w[k] = to_float(piece.x[k]) + e.offset;
-  } else if (e.weight_dtype == kFloat32) {
+  } else {
 #pragma unroll
     for (int k = 0; k < kWide; k += 4) {
       const Piece<float> piece = static_cast<const Piece<float>*>(e.weight)[(at * kWide + k) / 4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) w[k + i] = piece.x[i] + e.offset;
     }
-  } else {
-#pragma unroll
-    for (int k = 0; k < kWide; ++k) w[k] = any_at(e.weight, e.weight_dtype, static_cast<i64>(at) * kWide + k) + e.offset;
   }
 }
 // The sum of all pieces of a row, at most 64 groups of 32 pieces. The order depends on the row's size alone: pieces of a
@@ -78,6 +75,10 @@ CLIKA_INLINE void rms_pieces(const Norm& e) {
   if (row >= e.rows) return;
   const int first = warps ? threadIdx.x & 31 : threadIdx.x, pieces = static_cast<int>(e.n) / kWide;
   const i64 start = row * pieces;
+  if (kEarly && e.weight != nullptr && first < pieces) {
+    ask_early(static_cast<const char*>(e.weight) + static_cast<i64>(first) * kWide * (e.weight_dtype == kFloat32 ? 4 : 2));
+  }
+  begin_early();
   Piece<T> x[kPieces];
   float w[kPieces][kWide];
 #pragma unroll
@@ -102,6 +103,7 @@ CLIKA_INLINE void rms_pieces(const Norm& e) {
       static_cast<Piece<T>*>(e.sum)[start + at] = x[j];
     }
   }
+  const float share = 1.0f / static_cast<float>(e.n);
   float squares[kPieces];
 #pragma unroll
   for (int j = 0; j < kPieces; ++j) {
@@ -110,7 +112,7 @@ CLIKA_INLINE void rms_pieces(const Norm& e) {
 #pragma unroll
     for (int k = 0; k < kWide; ++k) squares[j] += to_float(x[j].x[k]) * to_float(x[j].x[k]);
   }
-  const float scale = 1.0f / sqrt(over_row(squares, e.lanes) / static_cast<float>(e.n) + e.eps);
+  const float scale = rsqrtf(over_row(squares, e.lanes) * share + e.eps);
 #pragma unroll
   for (int j = 0; j < kPieces; ++j) {
     const int at = first + j * e.lanes;
@@ -121,15 +123,15 @@ CLIKA_INLINE void rms_pieces(const Norm& e) {
     static_cast<Piece<T>*>(e.out)[start + at] = x[j];
   }
 }
-extern "C" __global__ void __launch_bounds__(1024) rms_float32_1(const __grid_constant__ Norm e) { begin_early(); rms_pieces<float, 1>(e); }
-extern "C" __global__ void __launch_bounds__(1024) rms_float32_2(const __grid_constant__ Norm e) { begin_early(); rms_pieces<float, 2>(e); }
-extern "C" __global__ void __launch_bounds__(512) rms_float32_4(const __grid_constant__ Norm e) { begin_early(); rms_pieces<float, 4>(e); }
-extern "C" __global__ void __launch_bounds__(1024) rms_bfloat16_1(const __grid_constant__ Norm e) { begin_early(); rms_pieces<bf16, 1>(e); }
-extern "C" __global__ void __launch_bounds__(1024) rms_bfloat16_2(const __grid_constant__ Norm e) { begin_early(); rms_pieces<bf16, 2>(e); }
-extern "C" __global__ void __launch_bounds__(512) rms_bfloat16_4(const __grid_constant__ Norm e) { begin_early(); rms_pieces<bf16, 4>(e); }
-extern "C" __global__ void __launch_bounds__(1024) rms_float16_1(const __grid_constant__ Norm e) { begin_early(); rms_pieces<f16, 1>(e); }
-extern "C" __global__ void __launch_bounds__(1024) rms_float16_2(const __grid_constant__ Norm e) { begin_early(); rms_pieces<f16, 2>(e); }
-extern "C" __global__ void __launch_bounds__(512) rms_float16_4(const __grid_constant__ Norm e) { begin_early(); rms_pieces<f16, 4>(e); }
+extern "C" __global__ void __launch_bounds__(1024) rms_float32_1(const __grid_constant__ Norm e) { rms_pieces<float, 1>(e); }
+extern "C" __global__ void __launch_bounds__(1024) rms_float32_2(const __grid_constant__ Norm e) { rms_pieces<float, 2>(e); }
+extern "C" __global__ void __launch_bounds__(512) rms_float32_4(const __grid_constant__ Norm e) { rms_pieces<float, 4>(e); }
+extern "C" __global__ void __launch_bounds__(1024) rms_bfloat16_1(const __grid_constant__ Norm e) { rms_pieces<bf16, 1>(e); }
+extern "C" __global__ void __launch_bounds__(1024) rms_bfloat16_2(const __grid_constant__ Norm e) { rms_pieces<bf16, 2>(e); }
+extern "C" __global__ void __launch_bounds__(512) rms_bfloat16_4(const __grid_constant__ Norm e) { rms_pieces<bf16, 4>(e); }
+extern "C" __global__ void __launch_bounds__(1024) rms_float16_1(const __grid_constant__ Norm e) { rms_pieces<f16, 1>(e); }
+extern "C" __global__ void __launch_bounds__(1024) rms_float16_2(const __grid_constant__ Norm e) { rms_pieces<f16, 2>(e); }
+extern "C" __global__ void __launch_bounds__(512) rms_float16_4(const __grid_constant__ Norm e) { rms_pieces<f16, 4>(e); }
 
 // ---------------------------------------------------------------- any row: a block each
 template <class T>

@@ -18,22 +18,29 @@ CLIKA_INLINE Job job_of(const RotaryAppend& r, int at, int turned, int plain) {
 CLIKA_INLINE i64 row_of(const HeadRows& rows, i64 token, int head) { return token * rows.token + head * rows.head; }
 // The offset of a head's row in a pool; -1: the slot is outside, which is reported.
 CLIKA_INLINE i64 place_of(const RotaryAppend& r, const HeadPool& pool, i64 token, int head) {
-  const i64 slot = r.slots[token * r.slot_step];
+  const int slot = r.slots[token * r.slot_step];
   if (slot < 0 || slot >= pool.capacity) {
     report(r.reporter.to, kIndexOutside, r.reporter.op, slot, pool.capacity);
     return -1;
   }
-  return slot / pool.page * pool.block + slot % pool.page * pool.position + head * pool.head;
+  const int block = slot / pool.page;
+  return block * pool.block + (slot - block * pool.page) * pool.position + head * pool.head;
 }
-CLIKA_INLINE float angle_of(const RotaryAppend& r, i64 token, int pair) {
+struct Turn {
+  float cosine, sine;
+};
+CLIKA_INLINE Turn turn_of(const RotaryAppend& r, i64 token, int pair) {
   float angle = 0.0f;
+#pragma unroll 1
   for (int a = 0; a < r.axes; ++a) {
     const i64 place = a * r.position_axis + token * r.position_step;
-    const float position = static_cast<float>(
-        load<i64>(static_cast<const char*>(r.positions) + place * bytes_of(r.position_dtype), r.position_dtype));
+    const float position = r.position_dtype == kInt32 ? static_cast<float>(static_cast<const int*>(r.positions)[place])
+                                                      : static_cast<float>(static_cast<const i64*>(r.positions)[place]);
     angle += __fmul_rn(position, r.frequencies[a * r.frequency_axis + pair * r.frequency_step]);
   }
-  return angle;
+  Turn turn;
+  sincosf(angle, &turn.sine, &turn.cosine);
+  return {turn.cosine * r.scale, turn.sine * r.scale};
 }
 
 // ---------------------------------------------------------------- 16 bytes at a time
@@ -76,10 +83,11 @@ CLIKA_INLINE void append(const RotaryAppend& r) {
   int at = blockIdx.y * blockDim.x + threadIdx.x;
   Read<T> x;
   if (at < jobs) x = read<T>(r, token, at, turned, plain);
+#pragma unroll 1
   for (int i = threadIdx.x; i < r.half; i += blockDim.x) {
-    const float angle = angle_of(r, token, i);
-    cosines[i] = cos(angle) * r.scale;
-    sines[i] = sin(angle) * r.scale;
+    const Turn turn = turn_of(r, token, i);
+    cosines[i] = turn.cosine;
+    sines[i] = turn.sine;
   }
   __syncthreads();
   while (at < jobs) {
@@ -165,12 +173,11 @@ extern "C" __global__ void __launch_bounds__(256) append_elements(const __grid_c
       put(r, to, dtype, place + i * step, element(r, rows, row, i));
       continue;
     }
-    const float angle = angle_of(r, token, job.piece);
-    const float c = cos(angle) * r.scale, s = sin(angle) * r.scale;
+    const Turn turn = turn_of(r, token, job.piece);
     const int first = r.interleaved != 0 ? 2 * job.piece : job.piece;
     const int second = r.interleaved != 0 ? first + 1 : r.half + job.piece;
     const float a = element(r, rows, row, first), b = element(r, rows, row, second);
-    put(r, to, dtype, place + first * step, a * c - b * s);
-    put(r, to, dtype, place + second * step, b * c + a * s);
+    put(r, to, dtype, place + first * step, a * turn.cosine - b * turn.sine);
+    put(r, to, dtype, place + second * step, b * turn.cosine + a * turn.sine);
   }
 }
