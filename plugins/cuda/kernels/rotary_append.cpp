@@ -67,6 +67,9 @@ int32_t run(const clika_call* call) {
   r.reporter = reporter_of(call, "rotary_append");
   const int64_t jobs = (query.shape[1] + value.shape[1]) * (query.shape[2] - r.half) + value.shape[1] * value.shape[2];
   if (r.tokens * jobs == 0) return CLIKA_OK;
+  if (r.keys.data == r.values.data && r.keys.capacity * r.values.capacity != 0) {  // the order of the writes is open
+    return refuse(call, "rotary_append: key_pool and value_pool are the same bytes; give each a pool of its own");
+  }
   if (jobs > INT32_MAX) return refuse(call, "rotary_append: a token has more than 2^31 elements");
   const int64_t wide = 16 / size_of(r.dtype);
   const bool even = r.size % wide == 0 && r.value_size % wide == 0 && (r.interleaved ? 2 * r.half : r.half) % wide == 0;

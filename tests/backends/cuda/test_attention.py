@@ -185,9 +185,13 @@ for size in (8, 6):  # 16 bytes at a time, and element by element
     answer.append(said(turned.tolist)[2])
     answer.append([pool.reshape(4, size)[:, 0].tolist() for pool in pools])
     answer.append(turned.tolist() == rows[0].tolist())
+pools[1] = pools[0]
+answer.append(said(crt.rotary_append(*rows, *turn, *pools, slots)[0].tolist)[2])
 """)
     written = [[0.0, 1.0, 0.0, 0.0]] * 2
-    assert answer == ["rotary_append: index 4 is outside 0 .. 3", written, True] * 2
+    outside = "rotary_append: index 4 is outside 0 .. 3"
+    assert answer[:6] == [outside, written, True] * 2
+    assert "key_pool and value_pool are the same bytes" in answer[6]
 
 
 # As blocks: heads and batch with strides, grouped and broadcast; else row by row.
