@@ -386,7 +386,7 @@ cdef class Op:
         t = <Tensor>given
         if not t.record.layout or t.record.scheme != CLIKA_DENSE:
             return t
-        if self.record.mutates is not None and i == self._target():
+        if i in self._targets():
             raise invalid(f"{self.name}: {self.args[i].name} is a weight in its backend's own layout, which is not "
                           "written to; take unpack_weight() of it first")
         return unpack_weight(t) if t.recorder is None else t.recorder.published(t)

@@ -36,12 +36,10 @@ class Linear(nn.Linear):
         return self.adapted(x, super().forward(x))
 
     @property
-    def packed(self) -> bool:
-        """Whether the layer is a product with a weight in a scheme or in its backend's own layout,
-        and nothing but an adapter beside it."""
+    def plain(self) -> bool:
+        """Whether the layer is a product with its weight, and nothing but an adapter beside it."""
         plain = self.input_order is None and self.activation is None
-        packed = self.weight.scheme or self.weight.layout
-        return bool(plain and packed and type(self).forward is Linear.forward)
+        return plain and type(self).forward is Linear.forward
 
     def adapted(self, x: Any, y: Any) -> Any:
         """``y``, the product with the weight, and what the adapter adds to it."""
@@ -61,7 +59,7 @@ def linears(x: Any, *layers: Linear) -> Sequence[Any]:
     biases = [layer.bias for layer in layers]
     some = [bias is not None for bias in biases]
     alike = len({layer.mode for layer in layers}) == 1 and all(some) == any(some)
-    if not alike:
+    if not alike or not all(layer.plain for layer in layers):
         return [layer(x) for layer in layers]
     weights = [layer.weight for layer in layers]
     products = crt.linears(x, weights, biases if all(some) else None, mode=layers[0].mode)

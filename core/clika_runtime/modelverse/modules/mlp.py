@@ -33,7 +33,13 @@ class GatedMLP(nn.Module):
 
     def forward(self, x: Any) -> Any:
         gate, up = self.gate_proj, self.up_proj
-        if gate.mode == up.mode and gate.adapter is None and up.adapter is None:
+        if (
+            gate.plain
+            and up.plain
+            and gate.mode == up.mode
+            and gate.adapter is None
+            and up.adapter is None
+        ):
             activation = "geglu_tanh" if self.activation == "geglu" else "swiglu"
             weights = (gate.weight, up.weight, gate.bias, up.bias)
             return self.down_proj(crt.gated_linear(x, *weights, activation, mode=gate.mode))
