@@ -13,12 +13,12 @@ using clika_device::Attention;
 using clika_device::Scores;
 
 constexpr int kSizes[] = {64, 128, 256};  // elements of a row that there are programs for
-constexpr int64_t kSplit = 128;           // positions
-constexpr int kDecodeShared = 10752;         // of a block of decode, besides its stages
+constexpr int kSplitLog2 = 7;             // of the positions of a split
+constexpr int kPlainShared = 1024;        // of a block of attention_plain, besides its tiles
 constexpr int64_t kMostInY = 65535;      // blocks of a grid
 constexpr int64_t kMostParts = int64_t{256} << 20;
 
-Program* decode[2][3];
+Program* decode[2][3][2];
 Program* prefill[2][3];
 Program* plain;
 Program* join;
@@ -74,16 +74,17 @@ int32_t run_items(const clika_call* call, Attention& a, bool tensor_cores, bool 
   const int64_t positions = static_cast<int64_t>(a.pages) * a.page;
   a.part_row = static_cast<int>(over(a.value_size, 8) * 8);
   // Longer ones where a wide table would take too much memory for the results of splits.
-  int64_t span = split ? kSplit : std::max<int64_t>(positions, 1);
+  a.span_log2 = kSplitLog2;
+  while (!split && (int64_t{1} << a.span_log2) < positions) ++a.span_log2;
   int64_t parts = 0;
-  for (;; span *= 2) {
+  for (;; ++a.span_log2) {
+    const int64_t span = int64_t{1} << a.span_log2;
     int64_t most = std::max<int64_t>(1, over(positions, span));
     if (a.window > 0) most = std::min<int64_t>(most, a.window / span + 2);
     a.most_splits = static_cast<int>(most);
     parts = most == 1 ? 0 : a.tokens * units * most * a.rows;
     if (parts * (a.part_row + 2) * 4 <= kMostParts) break;
   }
-  a.span = static_cast<int>(span);
   if (parts != 0) {
     a.parts = static_cast<float*>(call->core->device_scratch(call, static_cast<size_t>(parts * (a.part_row + 2)) * 4));
     if (a.parts == nullptr) return CLIKA_UNAVAILABLE;
@@ -93,16 +94,12 @@ int32_t run_items(const clika_call* call, Attention& a, bool tensor_cores, bool 
   a.joins = static_cast<Queue*>(call->stream)->in_order() && a.tokens * units <= clika_device::kMostUnits;
 
   Program* program = plain;
-  unsigned shared = 0;
+  unsigned threads = 128, shared = 0;
   if (tensor_cores) {
-    const int variant = variant_of(a), size = kSizes[variant];
-    program = decode[a.query_dtype == CLIKA_BFLOAT16 ? 0 : 1][variant];
-    const int stage = (2 * (size > 128 ? 32 : 64) + (a.rows > 8 ? 16 : 8)) * stride_of(size);
-    // Of two blocks of a multiprocessor, or of one that is at home in what other kernels have set up.
-    const bool short_of_work = a.tokens * units * a.most_splits <= device.multiprocessors();
-    const int room = (short_of_work ? kSharedKib << 10 : (device.shared_memory() + 1024) / 2) - 1024 - kDecodeShared;
-    a.stages = std::max(2, std::min(4, room / stage));
-    shared = static_cast<unsigned>(a.stages * stage);
+    const int variant = variant_of(a), warps = kSizes[variant] > 128 ? 4 : 8;
+    program = decode[a.query_dtype == CLIKA_BFLOAT16 ? 0 : 1][variant][a.rows > 8 ? 1 : 0];
+    threads = static_cast<unsigned>(32 * warps);
+    shared = static_cast<unsigned>(warps * 2 * 16 * stride_of(kSizes[variant]));
   } else {
     const auto words = [&](int tile) {
       const int key = static_cast<int>(over(a.size, 4) * 4 + 4), value = static_cast<int>(over(a.value_size, 4) * 4);
@@ -111,17 +108,16 @@ int32_t run_items(const clika_call* call, Attention& a, bool tensor_cores, bool 
     a.tile = 64;
     while (a.tile > 4 && words(a.tile) * 4 > 80 << 10) a.tile /= 2;
     shared = static_cast<unsigned>(words(a.tile)) * 4;
-    if (static_cast<int>(shared) + kDecodeShared > device.shared_memory()) {
+    if (static_cast<int>(shared) + kPlainShared > device.shared_memory()) {
       return refuse(call, "paged_attention: heads of " + std::to_string(a.size) + " and " +
                               std::to_string(a.value_size) + " elements are more than shared memory holds");
     }
   }
-  const int64_t fitting = std::max<int64_t>(1, std::min<int64_t>(4, device.shared_memory() / (shared + kDecodeShared)));
-  const int64_t sets = over(a.tokens, 128);
-  const int64_t most = std::min<int64_t>(a.tokens, 128) * a.most_splits * units;
-  const int64_t wanted = std::max<int64_t>(1, device.multiprocessors() * fitting / std::min<int64_t>(sets, 16));
-  const Grid grid = {static_cast<unsigned>(std::min(most, wanted)), static_cast<unsigned>(sets)};
-  if (const int32_t status = launch(call, "paged_attention", program, grid, 128, &a, shared)) return status;
+  const int64_t tokens = std::min<int64_t>(a.tokens, kMostInY);
+  const int64_t layers = std::max<int64_t>(1, 2 * device.multiprocessors() / (units * tokens));
+  const Grid grid = {static_cast<unsigned>(units), static_cast<unsigned>(tokens),
+                     static_cast<unsigned>(std::min<int64_t>(a.most_splits, layers))};
+  if (const int32_t status = launch(call, "paged_attention", program, grid, threads, &a, shared)) return status;
   if (a.most_splits == 1 || a.joins != 0) return CLIKA_OK;
   return launch(call, "paged_attention", join, {static_cast<unsigned>(a.tokens), static_cast<unsigned>(units)}, 128, &a);
 }
@@ -334,7 +330,10 @@ void add_attention(Registry& registry) {
   for (int t = 0; t < 2; ++t) {
     for (int v = 0; v < 3; ++v) {
       const std::string defines = std::string("CLIKA_T=") + types[t] + " CLIKA_D=" + std::to_string(kSizes[v]);
-      decode[t][v] = registry.program("attention_decode", defines, "attention_decode")->begins_early();
+      for (int r = 0; r < 2; ++r) {
+        const std::string rows_of = " CLIKA_ROWS=" + std::to_string(8 * (r + 1));
+        decode[t][v][r] = registry.program("attention_decode", defines + rows_of, "attention_decode")->begins_early();
+      }
       prefill[t][v] = registry.program("attention_prefill", defines, "attention_prefill");
     }
     rows[t] = registry.program("scaled_dot_product_attention", std::string("CLIKA_C=") + (t == 0 ? "float" : "double"),

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "attention_arguments.cuh"
-#include "prelude.cuh"
+#include "tensor_cores.cuh"
 
 constexpr float kLog2e = 1.4426950408889634f;
 
@@ -59,87 +59,40 @@ CLIKA_INLINE Seen seen_by(const Attention& a, i64 token) {
   return {sequence, low_of(a, position), high_of(a, position, length)};
 }
 CLIKA_INLINE int splits_of(const Attention& a, const Seen& s) {
-  return s.high <= s.low ? 1 : (s.high - 1) / a.span - s.low / a.span + 1;
-}
-
-// Sum of the values of this thread and those before it; `last` is that of the whole block.
-template <int kThreads>
-CLIKA_INLINE int running_sum(int x, int* last) {
-  __shared__ int sums[kThreads / 32];
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  for (int step = 1; step < 32; step <<= 1) {
-    const int before = static_cast<int>(__shfl_sync(0xffffffffu, static_cast<u32>(x), (lane - step) & 31));
-    if (lane >= step) x += before;
-  }
-  __syncthreads();  // sums of a call before have been read
-  if (lane == 31) sums[warp] = x;
-  __syncthreads();
-  int all = 0;
-  for (int w = 0; w < kThreads / 32; ++w) {
-    if (w < warp) x += sums[w];
-    all += sums[w];
-  }
-  *last = all;
-  return x;
+  return s.high <= s.low ? 1 : ((s.high - 1) >> a.span_log2) - (s.low >> a.span_log2) + 1;
 }
 
 // ---------------------------------------------------------------- the work of a launch
-// Token by token, split by split, head by head; blocks take every gridDim.x-th item. gridDim.y goes over kThreads tokens
-// each.
+// Blocks x: sets of query heads, y: tokens, z: splits. What a block has to do beyond its own place in the grid lies a grid
+// further on.
 struct Item {
   Seen seen;
   i64 token;
   int split, splits;  // counted from the first that the token sees
+  int unit;           // the set of heads
   int kv_head, head;  // `head` is the first of `rows` query heads
   int rows;
   int from, to;
-};
-template <int kThreads>
-struct Work {
-  Seen seen[kThreads];
-  int ends[kThreads];
-  int total;
 
-  CLIKA_INLINE void find(const Attention& a) {
-    const i64 token = static_cast<i64>(blockIdx.y) * kThreads + threadIdx.x;
-    const bool there = token < a.tokens;
-    const Seen mine = there ? seen_by(a, token) : Seen{-1, 0, 0};
-    int last;
-    seen[threadIdx.x] = mine;
-    ends[threadIdx.x] = running_sum<kThreads>(there ? splits_of(a, mine) : 0, &last);
-    if (threadIdx.x == 0) total = last * a.kv_heads * a.row_groups;
-    __syncthreads();
+  CLIKA_INLINE void set_heads(const Attention& a, int which) {
+    unit = which;
+    kv_head = a.row_groups == 1 ? unit : unit / a.row_groups;
+    const int first = (unit - kv_head * a.row_groups) * a.rows;
+    head = kv_head * a.group + first;
+    rows = a.group - first < a.rows ? a.group - first : a.rows;
   }
-  CLIKA_INLINE Item item(const Attention& a, int number) const {
-    const int units = a.kv_heads * a.row_groups;
-    const int place = number / units, unit = number - place * units;
-    int low = 0, high = kThreads - 1;
-    while (low < high) {
-      const int middle = (low + high) / 2;
-      if (ends[middle] > place) {
-        high = middle;
-      } else {
-        low = middle + 1;
-      }
-    }
-    Item i;
-    i.seen = seen[low];
-    i.token = static_cast<i64>(blockIdx.y) * kThreads + low;
-    i.split = place - (low > 0 ? ends[low - 1] : 0);
-    i.splits = splits_of(a, i.seen);
-    i.kv_head = unit / a.row_groups;
-    const int first = (unit - i.kv_head * a.row_groups) * a.rows;
-    i.head = i.kv_head * a.group + first;
-    i.rows = a.group - first < a.rows ? a.group - first : a.rows;
-    const int start = (i.seen.low / a.span + i.split) * a.span;
-    i.from = start > i.seen.low ? start : i.seen.low;
-    i.to = i.seen.high - start > a.span ? start + a.span : i.seen.high;
-    return i;
+  CLIKA_INLINE void set_token(const Attention& a) {
+    seen = seen_by(a, token);
+    splits = splits_of(a, seen);
+  }
+  CLIKA_INLINE void set_span(const Attention& a) {
+    const int span = 1 << a.span_log2, start = ((seen.low >> a.span_log2) + split) << a.span_log2;
+    from = start > seen.low ? start : seen.low;
+    to = seen.high - start > span ? start + span : seen.high;
   }
 };
-CLIKA_INLINE i64 unit_of(const Attention& a, i64 token, int head) {
-  return (token * a.kv_heads + head / a.group) * a.row_groups + head % a.group / a.rows;
-}
+// A unit's number among those of all tokens.
+CLIKA_INLINE i64 unit_of(const Attention& a, const Item& i) { return i.token * a.kv_heads * a.row_groups + i.unit; }
 
 // ---------------------------------------------------------------- rows of pools
 struct Place {
@@ -168,6 +121,38 @@ CLIKA_INLINE RowOffsets offsets_of(const Attention& a, Place place) {
   return {p.block * a.key_block + p.within * a.key_position, p.block * a.value_block + p.within * a.value_position};
 }
 
+// ---------------------------------------------------------------- what other blocks wrote
+#if !defined(CLIKA_EMULATED)
+// Adds one. What this block wrote before, up to a __syncthreads, is seen by whoever counts later; what those that counted
+// before wrote is seen by this block, from the next __syncthreads on.
+CLIKA_INLINE u32 count_up(u32* count) {
+  u32 before;
+  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(count) : "memory");
+  return before;
+}
+template <class T>
+CLIKA_INLINE T load_fresh(const T* p) {
+  T x;
+  static_assert(sizeof(T) == 8 || sizeof(T) == 16, "two or four floats");
+  auto* to = reinterpret_cast<float*>(&x);
+  if constexpr (sizeof(T) == 8) {
+    asm volatile("ld.relaxed.gpu.global.v2.f32 {%0, %1}, [%2];" : "=f"(to[0]), "=f"(to[1]) : "l"(p) : "memory");
+  } else {
+    asm volatile("ld.relaxed.gpu.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
+                 : "l"(p)
+                 : "memory");
+  }
+  return x;
+}
+#else
+CLIKA_INLINE u32 count_up(u32* count) { return atomicAdd(count, 1u); }
+template <class T>
+CLIKA_INLINE T load_fresh(const T* p) {
+  return *p;
+}
+#endif
+
 // ---------------------------------------------------------------- results
 // 2^(x - y) where both may be minus infinity.
 CLIKA_INLINE float weight_of(float x, float y) { return x == y ? 1.0f : exp2f(x - y); }
@@ -187,10 +172,10 @@ CLIKA_INLINE float factor_of(const Attention& a, int head, float top, float sum)
     const char* sink = static_cast<const char*>(a.sinks) + head * a.sink_step * bytes_of(a.sink_dtype);
     sum += exp2f(load<float>(sink, a.sink_dtype) * kLog2e - top);
   }
-  return sum > 0.0f && top != -CLIKA_INFINITY ? 1.0f / sum : sum != sum ? sum : 0.0f;
+  return sum > 0.0f && top != -CLIKA_INFINITY ? reciprocal_of(sum) : sum != sum ? sum : 0.0f;
 }
 CLIKA_INLINE i64 part_of(const Attention& a, const Item& i, int row) {
-  return (unit_of(a, i.token, i.head) * a.most_splits + i.split) * a.rows + row;
+  return (unit_of(a, i) * a.most_splits + i.split) * a.rows + row;
 }
 
 struct alignas(16) Sums4 {
@@ -200,49 +185,45 @@ struct alignas(8) RowState {
   float top, sum;
 };
 
-// Joins the splits of a unit in their order; the whole block takes part.
-CLIKA_INLINE void join_parts(const Attention& a, const Item& i) {
-  constexpr int kAhead = 16;  // splits that are read at a time
+// Joins the splits of a unit in their order; the whole block takes part. `write` gets a row, a column and four results.
+template <class Write>
+CLIKA_INLINE void join_parts(const Attention& a, const Item& i, const Write& write) {
+  constexpr int kAhead = 8;  // splits that are read at a time
   const int columns = a.part_row / 4;
-  const i64 first = unit_of(a, i.token, i.head) * a.most_splits * a.rows;
-  const auto* states = reinterpret_cast<const volatile float*>(a.part_states);
   for (int at = threadIdx.x; at < i.rows * columns; at += blockDim.x) {
-    const int row = at / columns, column = at - row * columns;
+    const int row = at / columns, column = 4 * (at - row * columns);
+    const i64 first = unit_of(a, i) * a.most_splits * a.rows + row;
     float top = -CLIKA_INFINITY, sum = 0.0f;
-    Sums4 total = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    Sums4 total = {};
     for (int from = 0; from < i.splits; from += kAhead) {
       RowState state[kAhead];
       Sums4 part[kAhead];
-#pragma unroll
-      for (int k = 0; k < kAhead; ++k) {
-        const bool there = from + k < i.splits;
-        const i64 place = first + static_cast<i64>(there ? from + k : from) * a.rows + row;
-        state[k].top = there ? states[2 * place] : -CLIKA_INFINITY;
-        state[k].sum = states[2 * place + 1];
-        part[k] = *reinterpret_cast<const Sums4*>(a.parts + place * a.part_row + 4 * column);
-      }
       float higher = top;
 #pragma unroll
+      for (int k = 0; k < kAhead; ++k) {
+        state[k] = {-CLIKA_INFINITY, 0.0f};
+        part[k] = {};
+        if (from + k >= i.splits) continue;
+        const i64 place = first + static_cast<i64>(from + k) * a.rows;
+        state[k] = load_fresh(reinterpret_cast<const RowState*>(a.part_states) + place);
+        part[k] = load_fresh(reinterpret_cast<const Sums4*>(a.parts + place * a.part_row + column));
+      }
+#pragma unroll
       for (int k = 0; k < kAhead; ++k) higher = fmaxf(higher, state[k].top);
-      const float before = weight_of(top, higher);
+      const float base = higher == -CLIKA_INFINITY ? 0.0f : higher, before = exp2_of(top - base);
       sum *= before;
       for (float& x : total.x) x *= before;
 #pragma unroll
       for (int k = 0; k < kAhead; ++k) {
-        const float weight = state[k].top == -CLIKA_INFINITY ? 0.0f : weight_of(state[k].top, higher);
-        if (from + k >= i.splits) continue;
+        const float weight = exp2_of(state[k].top - base);
         sum += state[k].sum * weight;
         for (int e = 0; e < 4; ++e) total.x[e] += part[k].x[e] * weight;
       }
       top = higher;
     }
     const float factor = factor_of(a, i.head + row, top, sum);
-    const int bytes = bytes_of(a.query_dtype);
-    char* out = static_cast<char*>(a.out) + (i.token * a.out_token + (i.head + row) * a.out_head) * bytes;
-    for (int e = 0; e < 4; ++e) {
-      const int c = 4 * column + e;
-      if (c < a.value_size) store(out + c * a.out_step * bytes, a.query_dtype, total.x[e] * factor);
-    }
+    for (float& x : total.x) x *= factor;
+    write(row, column, total);
   }
 }
 
@@ -250,18 +231,16 @@ CLIKA_INLINE void join_parts(const Attention& a, const Item& i) {
 static __device__ u32 arrived[kMostUnits];
 
 // After a block has written its part of a unit: the block that comes last joins all of them, and sets the count back.
-CLIKA_INLINE void arrive(const Attention& a, const Item& i) {
+template <class Write>
+CLIKA_INLINE void arrive(const Attention& a, const Item& i, const Write& write) {
   if (a.joins == 0) return;
   __shared__ int is_last;
-  __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
-    u32* count = arrived + unit_of(a, i.token, i.head);
-    is_last = atomicAdd(count, 1u) + 1u == static_cast<u32>(i.splits);
+    u32* count = arrived + unit_of(a, i);
+    is_last = count_up(count) + 1u == static_cast<u32>(i.splits);
     if (is_last != 0) *count = 0;
   }
   __syncthreads();
-  if (is_last == 0) return;
-  __threadfence();
-  join_parts(a, i);
+  if (is_last != 0) join_parts(a, i, write);
 }

@@ -34,11 +34,10 @@ struct Attention {
   int window, causal;
   int joins;         // the block that comes last joins the splits of a unit; else a kernel of its own does
   int aligned_ends;  // the last token stands at the last position; else the first at the first
-  int span;          // positions of a split
+  int span_log2;     // of the positions of a split
   int most_splits, part_row;
   int rows, row_groups;  // query heads that go together, and how many times that takes for one group
-  int tile;              // positions that are in shared memory at a time
-  int stages;            // tiles that are
+  int tile;              // positions that are in shared memory at a time, where the launch says it
   int query_dtype, key_dtype, value_dtype, sink_dtype;
   float scale;            // of scores, or of what tanh is taken of
   float softcap;          // 0: none

@@ -1,274 +1,234 @@
-// Attention of one token of each sequence, on tensor cores: a block takes a split of the positions and the query heads of
-// one key head, which are the rows of its tiles. Tiles of keys and values come in the background, several ahead, across
-// the borders of splits. Scores: each warp a quarter of the positions; weighted sums: each warp a quarter of the columns.
-// CLIKA_T: bf16 or f16. CLIKA_D: elements of a row, what is missing is zero.
+// Attention of one token of each sequence, on tensor cores: an item of work is a span of positions and the query heads of
+// one key head, which are the rows of its products. A warp takes 16 positions at a time by itself, from the copies of
+// their keys and values to the weighted sums; the warps of a block meet at the end of a span. Keys of a warp's next
+// positions are on their way while its values are added, and the other way round.
+// CLIKA_T: bf16 or f16. CLIKA_D: elements of a row, what is missing is zero. CLIKA_ROWS: query heads, 8 or 16.
 #include "attention.cuh"
 #include "tensor_cores.cuh"
+#include "words.cuh"
 
 using T = CLIKA_T;
 constexpr int D = CLIKA_D;
 using Row = Rows<D>;
-constexpr int kThreads = 128;
-constexpr int kTile = D > 128 ? 32 : 64;  // positions; attention.cpp has the number too
-constexpr int kMostStages = 4;
-constexpr int kOwn = kTile / 4;           // of a warp
-constexpr int kNear = kOwn / 8;
-constexpr int kWeightStride = kTile * 2 + 16;
+constexpr int kWarps = D > 128 ? 4 : 8;  // attention.cpp has the number too
+constexpr int kOwn = 16;                 // positions of a warp at a time
+constexpr int kTile = kWarps * kOwn;
+constexpr int kHalf = kOwn * Row::kStride;  // bytes of a warp's keys, and of its values
+constexpr int kHalves = CLIKA_ROWS / 8;  // of the 16 rows of a product that are there
+constexpr int kCopies = kOwn * Row::kChunks / 32;
 
-// A tile that is known ahead: positions from `at` on of an item. valid 0: the block has no more.
-struct Step {
-  Item item;
-  int at, valid;
+// A warp's weighted sums [16][D], over its keys and values. Rows that lie in the same banks have their columns turned.
+CLIKA_INLINE float* sum_at(char* own, int row, int column) {
+  return reinterpret_cast<float*>(own) + row * D + (((column >> 3) ^ (row & 3)) << 3) + (column & 7);
+}
 
-  CLIKA_INLINE bool first() const { return at <= item.from; }
-  CLIKA_INLINE bool last() const { return at + kTile >= item.to; }
-};
-
-// The tiles of a block, one after the other.
-struct Cursor {
-  Step step;
-  int number;
-
-  CLIKA_INLINE void start(const Work<kThreads>& work, const Attention& a, int from) {
-    number = from;
-    step.valid = number < work.total;
-    if (step.valid == 0) return;
-    step.item = work.item(a, number);
-    step.at = step.item.from / kTile * kTile;
+// Scores in units of log 2. tanh x = 1 - 2 / (1 + e^2x), to some 2^-22 of 1.
+CLIKA_INLINE void scale_scores(const Attention& a, float (&score)[2][2 * kHalves]) {
+  const bool capped = a.softcap != 0.0f;
+  const float by = capped ? 2.0f * kLog2e * a.scale : kLog2e * a.scale;
+  for (auto& n : score) {
+    for (float& x : n) x *= by;
   }
-  CLIKA_INLINE void advance(const Work<kThreads>& work, const Attention& a) {
-    if (step.valid == 0) return;
-    if (step.last()) {
-      start(work, a, number + gridDim.x);
-    } else {
-      step.at += kTile;
-    }
-  }
-};
-
-CLIKA_INLINE void wait_for_stage(int stages) {
-  if (stages == 2) {
-    wait_copies<0>();
-  } else if (stages == 3) {
-    wait_copies<1>();
-  } else {
-    wait_copies<2>();
+  if (!capped) return;
+  for (auto& n : score) {
+    for (float& x : n) x = a.softcap * kLog2e * (1.0f - __fdividef(2.0f, 1.0f + exp2_of(x)));
   }
 }
 
-extern "C" __global__ void __launch_bounds__(128) attention_decode(const __grid_constant__ Attention a) {
-  wait_for_earlier();
+// d += a b of the rows that are there.
+CLIKA_INLINE void multiply_rows(float (&d)[2 * kHalves], const u32 (&a)[2 * kHalves], u32 b0, u32 b1) {
+  float all[4] = {};
+  u32 rows[4] = {};
+#pragma unroll
+  for (int h = 0; h < kHalves; ++h) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      all[2 * h + e] = d[2 * h + e];
+      rows[h + 2 * e] = a[h + kHalves * e];
+    }
+  }
+  multiply(all, rows, b0, b1, T{});
+#pragma unroll
+  for (int e = 0; e < 2 * kHalves; ++e) d[e] = all[e];
+}
+
+// Two neighbouring elements of a row of queries.
+CLIKA_INLINE u32 query_pair(const T* row, int column, bool there) {
+  return there ? *reinterpret_cast<const u32*>(row + column) : 0;
+}
+
+extern "C" __global__ void __launch_bounds__(32 * kWarps, 2) attention_decode(const __grid_constant__ Attention a) {
+  begin_early();
   CLIKA_DYNAMIC_SHARED(memory);
-  __shared__ Work<kThreads> work;
-  __shared__ RowOffsets places[4][kTile];
-  __shared__ Step steps[8];
-  __shared__ float warp_tops[4][16], warp_sums[4][16];
-  __shared__ Words4 weight_rows[kWeightStride];
-  char* weights = reinterpret_cast<char*>(weight_rows);
-  const int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
-  const int query_rows = a.rows > 8 ? 16 : 8;
-  const int stage_bytes = (2 * kTile + query_rows) * Row::kStride;
-  const auto* queries = static_cast<const T*>(a.query);
-  const auto* keys = static_cast<const T*>(a.keys);
-  const auto* values = static_cast<const T*>(a.values);
+  __shared__ RowState states[kWarps][16];
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  const int g = lane >> 2, t = lane & 3;
+  char* own = memory + warp * 2 * kHalf;
 
-  work.find(a);
-  Cursor ahead;
-  ahead.start(work, a, blockIdx.x);
-
-  // What is known ahead is written down for all threads; the table's answer takes its time, and is written a tile later.
-  const auto look_up = [&](int tile) {
-    const Step& step = ahead.step;
-    Place place = {0, -1};
-    if (step.valid != 0 && tid < kTile) {
-      place = place_of(a, step.item.seen.sequence, step.at + tid, step.item.from, step.item.to);
-    }
-    if (tid == 0) steps[tile & 7] = step;
-    ahead.advance(work, a);
-    return place;
+  Item i;
+  const auto write = [&](int row, int column, const Sums4& results) {
+    T* out = static_cast<T*>(a.out) + i.token * a.out_token + (i.head + row) * a.out_head + column;
+    const Words2 four = {pair(results.x[0], results.x[1], T{}), pair(results.x[2], results.x[3], T{})};
+    if (column < a.value_size) *reinterpret_cast<Words2*>(out) = four;
   };
-  const auto announce = [&](int tile, const Place& place) {
-    if (tid < kTile) places[tile & 3][tid] = offsets_of(a, place);
-  };
-  const auto copy = [&](int tile, int stage) {
-    const Step& step = steps[tile & 7];
-    if (step.valid != 0) {
-      char* to = memory + stage * stage_bytes;
-      const int chunk = tid % Row::kChunks;
-      const bool key_there = chunk * 8 < a.size, value_there = chunk * 8 < a.value_size;
-      const T* key = keys + step.item.kv_head * a.key_head + chunk * 8;
-      const T* value = values + step.item.kv_head * a.value_head + chunk * 8;
-#pragma unroll
-      for (int k = 0; k < kTile * Row::kChunks / kThreads; ++k) {
-        const int row = tid / Row::kChunks + k * (kThreads / Row::kChunks);
-        const RowOffsets at = places[tile & 3][row];
-        const bool there = at.key >= 0;
-        copy_async(to + Row::at(row, chunk), key + at.key, there && key_there);
-        copy_async(to + Row::at(kTile + row, chunk), value + at.value, there && value_there);
-      }
-      const T* query = queries + step.item.token * a.query_token + step.item.head * a.query_head + chunk * 8;
-      for (int row = tid / Row::kChunks; row < query_rows; row += kThreads / Row::kChunks) {
-        const bool there = row < step.item.rows && key_there;
-        copy_async(to + Row::at(2 * kTile + row, chunk), query + row * a.query_head, there);
-      }
-    }
-    end_copies();
-  };
+  i.set_heads(a, blockIdx.x);
+  for (i.token = blockIdx.y; i.token < a.tokens; i.token += gridDim.y) {
+    i.set_token(a);
+    for (i.split = blockIdx.z; i.split < i.splits; i.split += gridDim.z) {
+      i.set_span(a);
 
-  // The table is read for the first tiles at once.
-  Place early[kMostStages];
+      // The warp's rows of the tile from position `at` on: a lane looks one of them up, and copies a chunk of each.
+      const auto look_up = [&](int at) {
+        const int position = at + warp * kOwn + (lane & (kOwn - 1));
+        return offsets_of(a, place_of(a, i.seen.sequence, position, i.from, i.to));
+      };
+      const auto copy = [&](const void* head, i64 offset, int size, char* to) {
+        const int chunk = lane % Row::kChunks;
 #pragma unroll
-  for (int k = 0; k < kMostStages; ++k) {
-    if (k < a.stages) early[k] = look_up(k);
-  }
-  Place next = look_up(a.stages);
-#pragma unroll
-  for (int k = 0; k < kMostStages; ++k) {
-    if (k < a.stages) announce(k, early[k]);
-  }
-  __syncthreads();
-  for (int k = 0; k < a.stages - 1; ++k) copy(k, k);
+        for (int k = 0; k < kCopies; ++k) {
+          const int row = lane / Row::kChunks + k * (32 / Row::kChunks);
+          const i64 from = from_lane(offset, row);
+          copy_async(to + Row::at(row, chunk), static_cast<const T*>(head) + from + chunk * 8,
+                     from >= 0 && chunk * 8 < size);
+        }
+      };
+      const T* keys = static_cast<const T*>(a.keys) + i.kv_head * a.key_head;
+      const T* values = static_cast<const T*>(a.values) + i.kv_head * a.value_head;
+      int at = i.from & ~(kTile - 1);
+      RowOffsets found = look_up(at);
+      copy(keys, found.key, a.size, own);
+      end_copies();
+      copy(values, found.value, a.value_size, own + kHalf);
+      end_copies();
 
-  float top[2] = {}, sum[2] = {};
-  float total[D / 32][4] = {};
-  int stage = 0, free_stage = a.stages - 1;
-  for (int tile = 0; steps[tile & 7].valid != 0; ++tile) {
-    wait_for_stage(a.stages);
-    __syncthreads();
-    copy(tile + a.stages - 1, free_stage);
-    announce(tile + a.stages, next);
-    next = look_up(tile + a.stages + 1);
-
-    const Step& now = steps[tile & 7];
-    const Item& i = now.item;
-    const int from = i.from, to = i.to;
-    if (now.first()) {
-      for (int h = 0; h < 2; ++h) {
-        top[h] = -CLIKA_INFINITY;
-        sum[h] = 0.0f;
-      }
-      for (auto& n : total) {
-        for (float& x : n) x = 0.0f;
-      }
-    }
-    const char* key_rows = memory + stage * stage_bytes;
-    const char* value_rows = key_rows + kTile * Row::kStride;
-    const char* query_rows_at = value_rows + kTile * Row::kStride;
-
-    float score[kNear][4] = {};
+      u32 query[D / 16][2 * kHalves];
+      const T* rows = static_cast<const T*>(a.query) + i.token * a.query_token + (i.head + g) * a.query_head;
 #pragma unroll
-    for (int step = 0; step < D / 16; step += 3 - kNear) {
-      u32 b[4];
-      if (kNear == 2) {
-        load_matrices(b, key_rows + Row::at(warp * kOwn + (lane & 7) + (lane >> 4 << 3), 2 * step + (lane >> 3 & 1)));
-      } else {
-        load_matrices(b, key_rows + Row::at(warp * kOwn + (lane & 7), 2 * step + (lane >> 3)));
-      }
+      for (int step = 0; step < D / 16; ++step) {
 #pragma unroll
-      for (int s = 0; s < 3 - kNear; ++s) {
-        u32 q[4];
-        const int row = (lane & 7) + (query_rows > 8 ? lane & 8 : 0);
-        load_matrices(q, query_rows_at + Row::at(row, 2 * (step + s) + (lane >> 4)));
-        if (query_rows == 8) q[1] = q[3] = 0;
-        if (kNear == 2) {
-          multiply(score[0], q, b[0], b[1], T{});
-          multiply(score[kNear - 1], q, b[2], b[3], T{});
-        } else {
-          multiply(score[0], q, b[2 * s], b[2 * s + 1], T{});
+        for (int e = 0; e < 2 * kHalves; ++e) {
+          const int column = 16 * step + 2 * t + e / kHalves * 8, row = e % kHalves * 8;
+          query[step][e] = query_pair(rows + row * a.query_head, column, g + row < i.rows && column < a.size);
         }
       }
-    }
-    float higher[2] = {-CLIKA_INFINITY, -CLIKA_INFINITY};
-#pragma unroll
-    for (int n = 0; n < kNear; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int position = now.at + warp * kOwn + n * 8 + 2 * (lane & 3) + (e & 1);
-        const bool there = position >= from && position < to;
-        score[n][e] = there ? fast_score_of(a, score[n][e]) : -CLIKA_INFINITY;
-        higher[e >> 1] = fmaxf(higher[e >> 1], score[n][e]);
-      }
-    }
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      higher[h] = fmaxf(higher[h], shuffle_xor(higher[h], 1));
-      higher[h] = fmaxf(higher[h], shuffle_xor(higher[h], 2));
-      if ((lane & 3) == 0) warp_tops[warp][8 * h + (lane >> 2)] = higher[h];
-    }
-    __syncthreads();
-    float factor[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const float before = top[h];
-#pragma unroll
-      for (int w = 0; w < 4; ++w) top[h] = fmaxf(top[h], warp_tops[w][8 * h + (lane >> 2)]);
-      const float base = top[h] == -CLIKA_INFINITY ? 0.0f : top[h];
-      factor[h] = exp2_of(before - base);
-      sum[h] *= factor[h];
-#pragma unroll
-      for (int n = 0; n < kNear; ++n) {
-        const float x = exp2_of(score[n][2 * h] - base), y = exp2_of(score[n][2 * h + 1] - base);
-        sum[h] += x + y;
-        char* to = weights + (8 * h + (lane >> 2)) * kWeightStride + (warp * kOwn + n * 8 + 2 * (lane & 3)) * 2;
-        *reinterpret_cast<u32*>(to) = pair(x, y, T{});
-      }
-    }
-    __syncthreads();
-#pragma unroll
-    for (int n = 0; n < D / 32; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) total[n][e] *= factor[e >> 1];
-    }
-#pragma unroll
-    for (int step = 0; step < kTile / 16; ++step) {
-      u32 w[4];
-      load_matrices(w, weights + (lane & 15) * kWeightStride + (2 * step + (lane >> 4)) * 16);
-#pragma unroll
-      for (int n = 0; n < D / 32; n += 2) {
-        u32 v[4];
-        load_transposed(v, value_rows + Row::at(16 * step + (lane & 15), warp * (D / 32) + n + (lane >> 4)));
-        multiply(total[n], w, v[0], v[1], T{});
-        multiply(total[n + 1], w, v[2], v[3], T{});
-      }
-    }
 
-    if (now.last()) {
+      float top[kHalves], sum[kHalves] = {};
+      float total[D / 8][2 * kHalves] = {};
+      for (float& x : top) x = -CLIKA_INFINITY;
+      for (; at < i.to; at += kTile) {
+        wait_copies<1>();
+        __syncwarp();
+        float score[2][2 * kHalves] = {};
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
+        for (int step = 0; step < D / 16; ++step) {
+          u32 k[4];
+          load_matrices(k, own + Row::at((lane & 7) + (lane >> 4 << 3), 2 * step + (lane >> 3 & 1)));
+          multiply_rows(score[0], query[step], k[0], k[1]);
+          multiply_rows(score[1], query[step], k[2], k[3]);
+        }
+        __syncwarp();
+        const bool more = at + kTile < i.to;
+        if (more) {
+          found = look_up(at + kTile);
+          copy(keys, found.key, a.size, own);
+        }
+        end_copies();
+
+        scale_scores(a, score);
+        float factor[kHalves];
+#pragma unroll
+        for (int h = 0; h < kHalves; ++h) {
+          float higher = top[h];
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            const int position = at + warp * kOwn + e / 2 * 8 + 2 * t + e % 2;
+            float& x = score[e / 2][2 * h + e % 2];
+            if (position < i.from || position >= i.to) x = -CLIKA_INFINITY;
+            higher = fmaxf(higher, x);
+          }
+          higher = fmaxf(higher, shuffle_xor(higher, 1));
+          higher = fmaxf(higher, shuffle_xor(higher, 2));
+          const float base = higher == -CLIKA_INFINITY ? 0.0f : higher;
+          factor[h] = exp2_of(top[h] - base);
+          top[h] = higher;
+          sum[h] *= factor[h];
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            float& x = score[e / 2][2 * h + e % 2];
+            x = exp2_of(x - base);
+            sum[h] += x;
+          }
+        }
+        u32 weight[2 * kHalves];
+#pragma unroll
+        for (int e = 0; e < 2 * kHalves; ++e) {
+          const float* two = score[e / kHalves] + e % kHalves * 2;
+          weight[e] = pair(two[0], two[1], T{});
+        }
+
+        wait_copies<1>();
+        __syncwarp();
+#pragma unroll
+        for (int n = 0; n < D / 8; n += 2) {
+#pragma unroll
+          for (int e = 0; e < 2 * kHalves; ++e) {
+            total[n][e] *= factor[e >> 1];
+            total[n + 1][e] *= factor[e >> 1];
+          }
+          u32 v[4];
+          load_transposed(v, own + kHalf + Row::at(lane & 15, n + (lane >> 4)));
+          multiply_rows(total[n], weight, v[0], v[1]);
+          multiply_rows(total[n + 1], weight, v[2], v[3]);
+        }
+        __syncwarp();
+        if (more) copy(values, found.value, a.value_size, own + kHalf);
+        end_copies();
+      }
+      wait_copies<0>();
+      __syncwarp();
+
+#pragma unroll
+      for (int h = 0; h < kHalves; ++h) {
         sum[h] += shuffle_xor(sum[h], 1);
         sum[h] += shuffle_xor(sum[h], 2);
-        if ((lane & 3) == 0) warp_sums[warp][8 * h + (lane >> 2)] = sum[h];
+        const int row = 8 * h + g;
+        if (row >= i.rows) continue;
+        if (t == 0) states[warp][row] = {top[h], sum[h]};
+#pragma unroll
+        for (int n = 0; n < D / 8; ++n) {
+          *reinterpret_cast<RowState*>(sum_at(own, row, 8 * n + 2 * t)) = {total[n][2 * h], total[n][2 * h + 1]};
+        }
       }
       __syncthreads();
+      for (int place = threadIdx.x; place < i.rows * (D / 4); place += 32 * kWarps) {
+        const int row = place / (D / 4), column = place % (D / 4) * 4;
+        if (column >= a.value_size) continue;
+        float highest = -CLIKA_INFINITY, all = 0.0f;
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int row = 8 * h + (lane >> 2);
-        if (row >= i.rows) continue;
-        float all = 0.0f;
-        for (int w = 0; w < 4; ++w) all += warp_sums[w][row];
-        const int column = warp * (D / 4) + 2 * (lane & 3);
-        if (i.splits == 1) {
-          const float by = factor_of(a, i.head + row, top[h], all);
-          T* out = static_cast<T*>(a.out) + i.token * a.out_token + (i.head + row) * a.out_head;
+        for (int w = 0; w < kWarps; ++w) highest = fmaxf(highest, states[w][row].top);
+        const float base = highest == -CLIKA_INFINITY ? 0.0f : highest;
+        Sums4 joined = {};
 #pragma unroll
-          for (int n = 0; n < D / 32; ++n) {
-            if (column + 8 * n >= a.value_size) continue;
-            *reinterpret_cast<u32*>(out + column + 8 * n) = pair(total[n][2 * h] * by, total[n][2 * h + 1] * by, T{});
-          }
-          continue;
+        for (int w = 0; w < kWarps; ++w) {
+          const RowState state = states[w][row];
+          const float by = exp2_of(state.top - base);
+          const Sums4 part = *reinterpret_cast<const Sums4*>(sum_at(memory + w * 2 * kHalf, row, column));
+          all += by * state.sum;
+#pragma unroll
+          for (int e = 0; e < 4; ++e) joined.x[e] += by * part.x[e];
         }
-        const i64 place = part_of(a, i, row);
-        if (warp == 0 && (lane & 3) == 0) *reinterpret_cast<RowState*>(a.part_states + 2 * place) = {top[h], all};
-        float* part = a.parts + place * a.part_row + column;
-#pragma unroll
-        for (int n = 0; n < D / 32; ++n) {
-          if (column + 8 * n >= a.value_size) continue;
-          *reinterpret_cast<RowState*>(part + 8 * n) = {total[n][2 * h], total[n][2 * h + 1]};
+        if (i.splits == 1) {
+          const float by = factor_of(a, i.head + row, highest, all);
+          for (float& x : joined.x) x *= by;
+          write(row, column, joined);
+        } else {
+          const i64 part = part_of(a, i, row);
+          if (column == 0) *reinterpret_cast<RowState*>(a.part_states + 2 * part) = {highest, all};
+          *reinterpret_cast<Sums4*>(a.parts + part * a.part_row + column) = joined;
         }
       }
-      if (i.splits > 1) arrive(a, i);
+      if (i.splits > 1) arrive(a, i, write);
+      __syncthreads();  // what the warps left has been read
     }
-    stage = stage + 1 == a.stages ? 0 : stage + 1;
-    free_stage = free_stage + 1 == a.stages ? 0 : free_stage + 1;
   }
 }

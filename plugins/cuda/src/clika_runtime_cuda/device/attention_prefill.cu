@@ -21,6 +21,26 @@ struct TokenTile {
   int length;
 };
 
+// Sum of the values of this thread and those before it; `last` is that of the whole block.
+CLIKA_INLINE int running_sum(int x, int* last) {
+  __shared__ int sums[kThreads / 32];
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  for (int step = 1; step < 32; step <<= 1) {
+    const int before = static_cast<int>(__shfl_sync(0xffffffffu, static_cast<u32>(x), (lane - step) & 31));
+    if (lane >= step) x += before;
+  }
+  __syncthreads();  // sums of a call before have been read
+  if (lane == 31) sums[warp] = x;
+  __syncthreads();
+  int all = 0;
+  for (int w = 0; w < kThreads / 32; ++w) {
+    if (w < warp) x += sums[w];
+    all += sums[w];
+  }
+  *last = all;
+  return x;
+}
+
 // The tile of this block: tiles are counted sequence by sequence, those with the longest way to go come first.
 CLIKA_INLINE bool find_tile(const Attention& a, int each, TokenTile* t) {
   const int number = gridDim.x - 1 - blockIdx.x;
@@ -44,7 +64,7 @@ CLIKA_INLINE bool find_tile(const Attention& a, int each, TokenTile* t) {
         length = a.kv_lens[b * a.length_step];
         tiles = (tokens + each - 1) / each;
       }
-      const int end = before + running_sum<kThreads>(tiles, &last);
+      const int end = before + running_sum(tiles, &last);
       if (number < end && number >= end - tiles) {
         found[0] = b;
         found[1] = number - (end - tiles);
