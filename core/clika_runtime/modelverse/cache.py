@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import clika_runtime as crt
+from clika_runtime._native._steps import SequenceState, StepArrays
 from clika_runtime.errors import InvalidArgumentError, OutOfMemoryError
 
 from .cache_rows import RowFormat, row_format
@@ -140,23 +141,6 @@ class CacheConfig:
         return max(1, min(most, -(-self.total_tokens // self.block_size)))
 
 
-@dataclass
-class StepArrays:
-    """One step's bookkeeping as host arrays (int32): what the new tokens are and where they go.
-
-    T new tokens of B sequences: positions ``[T]``, slots ``[T]`` (block * block_size + offset),
-    block_table ``[B, M]``, cu_seqlens ``[B + 1]``, kv_lens ``[B]`` (the new tokens included)."""
-
-    positions: Any
-    slots: Any
-    block_table: Any
-    cu_seqlens: Any
-    kv_lens: Any
-    sequences: tuple[int, ...] = ()
-    states: tuple[_Sequence, ...] = ()
-    edits: tuple[int, ...] = ()  # of the states after the step
-
-
 class CacheStep:
     """What a forward pass sees of the cache: it appends and attends, layer by layer.
 
@@ -248,13 +232,6 @@ def _anonymous(nbytes: int) -> mmap.mmap:
     return memory
 
 
-@dataclass(slots=True)
-class _Sequence:
-    blocks: list[int]
-    length: int = 0
-    edits: int = 0  # counts every change but the one token of `prepare_decode`
-
-
 @dataclass(frozen=True)
 class Snapshot:
     """A sequence's content at one moment; it holds its blocks until ``KVCache.release``."""
@@ -299,7 +276,7 @@ class KVCache:
         # Blocks are numbered as they are first needed: a large window costs no bookkeeping.
         self._references: list[int] = []
         self._returned: list[int] = []
-        self._sequences: dict[int, _Sequence] = {}
+        self._sequences: dict[int, SequenceState] = {}
         self._next = 0
         self._pools: list[tuple[Any, Any]] | None = None
         self._decode_step: StepArrays | None = None
@@ -380,13 +357,14 @@ class KVCache:
             )
         handle = self._next
         self._next += 1
-        self._sequences[handle] = _Sequence([])
+        self._sequences[handle] = SequenceState([])
         return handle
 
     def free(self, sequence: int) -> None:
         """Removes a sequence and gives its blocks back."""
         state = self._get(sequence)
         del self._sequences[sequence]
+        state.edits += 1
         self._unref(state.blocks)
 
     def length(self, sequence: int) -> int:
@@ -413,7 +391,8 @@ class KVCache:
         handle = self.add()
         for block in state.blocks:
             self._references[block] += 1
-        self._sequences[handle] = _Sequence(list(state.blocks), state.length)
+        state.edits += 1
+        self._sequences[handle] = SequenceState(list(state.blocks), state.length)
         return handle
 
     def snapshot(self, sequence: int) -> Snapshot:
@@ -421,6 +400,7 @@ class KVCache:
         state = self._get(sequence)
         for block in state.blocks:
             self._references[block] += 1
+        state.edits += 1
         return Snapshot(tuple(state.blocks), state.length)
 
     def restore(self, sequence: int, snapshot: Snapshot) -> None:
@@ -461,7 +441,7 @@ class KVCache:
         for handle in list(self._sequences):
             self.free(handle)
 
-    def _get(self, sequence: int) -> _Sequence:
+    def _get(self, sequence: int) -> SequenceState:
         state = self._sequences.get(sequence)
         if state is None:
             raise InvalidArgumentError(f"KVCache: there is no sequence {sequence!r}")
@@ -509,7 +489,7 @@ class KVCache:
             needed += min(count, self._references[block] - 1)
         return needed
 
-    def _writes_shared(self, state: _Sequence) -> bool:
+    def _writes_shared(self, state: SequenceState) -> bool:
         index = state.length // self.block_size
         return index < len(state.blocks) and self._references[state.blocks[index]] > 1
 
@@ -563,9 +543,8 @@ class KVCache:
             block_table,
             cu_seqlens,
             kv_lens,
-            tuple(sequences),
-            tuple(states),
-            tuple(state.edits for state in states),
+            sequences,
+            states,
         )
 
     def prepare_decode(self, sequences: Sequence[int]) -> StepArrays:
@@ -573,28 +552,15 @@ class KVCache:
         their last blocks have room, only its numbers move on: the arrays are valid until the next
         call."""
         step = self._decode_step
-        if step is None or step.sequences != tuple(sequences) or not self._goes_on(step):
+        if (
+            step is None
+            or step.sequences != tuple(sequences)
+            or not step.goes_on(self.block_size, self.config.max_tokens)
+        ):
             self._decode_step = step = self.prepare_step(sequences, [1] * len(sequences))
-            return step
-        for state in step.states:
-            state.length += 1
-        step.positions += 1
-        step.slots += 1
-        step.kv_lens += 1
+        else:
+            step.move_on()
         return step
-
-    def _goes_on(self, step: StepArrays) -> bool:
-        """Whether each sequence is as a decode step left it, with room in a block of its own."""
-        for sequence, state, edits in zip(step.sequences, step.states, step.edits, strict=True):
-            if (
-                state.edits != edits
-                or state.length % self.block_size == 0
-                or state.length >= self.config.max_tokens
-                or self._references[state.blocks[-1]] > 1
-                or self._sequences.get(sequence) is not state
-            ):
-                return False
-        return True
 
     def _check_step(self, sequences: Sequence[int], counts: Sequence[int]) -> None:
         if not sequences or len(sequences) != len(counts):
@@ -642,7 +608,7 @@ class KVCache:
             keys.clear_failure()
             values.clear_failure()
 
-    def _copy_block(self, state: _Sequence, index: int) -> None:
+    def _copy_block(self, state: SequenceState, index: int) -> None:
         """Gives the sequence a block of its own in place of a shared one, with the rows that it
         uses."""
         old = state.blocks[index]

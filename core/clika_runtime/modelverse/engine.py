@@ -12,13 +12,13 @@ import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import clika_runtime as crt
+from clika_runtime._native._steps import DecodeRows, StepArrays, Work
 from clika_runtime.errors import ClikaRTError, InvalidArgumentError
 
-from .cache import CacheStep, KVCache, StepArrays
+from .cache import CacheStep, KVCache
 from .knobs import MAX_BIASES, MAX_DRAFT
 from .sampling import GREEDY, Ahead, Choice, Sampling, TokenLogprob, look
 from .step_inputs import (
@@ -48,23 +48,6 @@ LIKELIEST = 64
 MAX_ROWS = 64
 
 _Row = tuple[Sampling, int, Choice | Ahead | None]
-
-
-@dataclass(slots=True)
-class Work:
-    """New tokens of one sequence. With ``sampling`` the step gives the token that follows them;
-    ``index`` is that token's number in the reply, ``choice`` what the request carries from one
-    token to the next, where `Choice.needed` says that there is any. ``draft`` are tokens that may
-    follow, for `Engine.verify`. ``late``: the mask of the choice is asked after the step, about the
-    token that was found (`Choice.late`); for steps of one token per sequence."""
-
-    sequence: int
-    tokens: Sequence[int]
-    sampling: Sampling | None = None
-    index: int = 0
-    choice: Choice | None = None
-    draft: Sequence[int] = ()
-    late: bool = False
 
 
 class PlanClass(NamedTuple):
@@ -109,9 +92,8 @@ class _Buffers:
         """The inputs of the next step."""
         held = self.memory.arrays
         held["tokens"][:] = [item.tokens[0] for item in work]
-        held["positions"][:] = step.positions
-        held["slots"][:] = step.slots
-        held["kv_lens"][:] = step.kv_lens
+        if step.positions is not held["positions"]:
+            step.lie_in(held["positions"], held["slots"], held["kv_lens"])
         if self.step is not step:
             # What stands behind the step's own width is not read.
             held["block_table"][:, : step.block_table.shape[1]] = step.block_table
@@ -119,6 +101,34 @@ class _Buffers:
         self.sampling.set([(item.sampling or GREEDY, item.index, item.choice) for item in work])
         self.memory.send()
         return self.memory.tensors
+
+
+class _Again:
+    """A decode step whose rows carry nothing from token to token: what it takes to run the next one
+    of the same rows. `DecodeRows.follow` says whether that is asked for."""
+
+    def __init__(
+        self, work: Sequence[Work], arrays: StepArrays, buffers: _Buffers, plan: Any, cache: KVCache
+    ) -> None:
+        held = buffers.memory
+        samplings = [item.sampling for item in work]
+        self.rows = DecodeRows(
+            arrays,
+            samplings,
+            held.arrays["tokens"],
+            held.arrays["index"],
+            cache.block_size,
+            cache.config.max_tokens,
+        )
+        self.arrays = arrays
+        self._memory = held
+        self._plan = plan
+        self._inputs = [held.tensors[name] for name in plan.input_names()]
+
+    def run(self, work: Sequence[Work], _: StepArrays) -> list[int]:
+        """The step that was written into the arrays."""
+        self._memory.send()
+        return _results(self._plan.run(self._inputs), work, False, False)
 
 
 class Engine:
@@ -144,6 +154,7 @@ class Engine:
         self.compiled = 0  # plans made so far
         self._plans: OrderedDict[PlanClass, Any] = OrderedDict()
         self._buffers: OrderedDict[tuple[int, int, bool], _Buffers] = OrderedDict()
+        self._again: _Again | None = None  # where the plan used last is that of a decode step
 
     # ---- classes
     def _batch_bucket(self, batch: int) -> int:
@@ -164,6 +175,7 @@ class Engine:
         logits: bool = False,
     ) -> Any:
         """The plan of a step's class, compiled on first need."""
+        self._again = None
         bucket = self._batch_bucket(batch)
         if kind == "decode":
             width = bucket
@@ -295,14 +307,19 @@ class Engine:
         The cache grows by the tokens; when the step fails it is as before.
         """
         with self.lock:
-            sequences = [item.sequence for item in work]
-            decode = decodes(work)
-            if decode and work:
-                arrays = self.cache.prepare_decode(sequences)
+            again = self._again
+            run: Callable[[Sequence[Work], StepArrays], list[int]]
+            if again is not None and again.rows.follow(work):
+                arrays, run = again.arrays, again.run
             else:
-                arrays = self.cache.prepare_step(sequences, [len(item.tokens) for item in work])
+                sequences = [item.sequence for item in work]
+                if work and decodes(work):
+                    arrays, run = self.cache.prepare_decode(sequences), self._decode
+                else:
+                    counts = [len(item.tokens) for item in work]
+                    arrays, run = self.cache.prepare_step(sequences, counts), self._mixed
             try:
-                return self._decode(work, arrays) if decode else self._mixed(work, arrays)
+                return run(work, arrays)
             except BaseException:
                 self._settle()
                 self.cache.rollback(arrays)
@@ -315,7 +332,8 @@ class Engine:
             # Fewer shapes, each of which is a graph of the device.
             longest = self.cache.config.blocks_per_sequence
             width = min(1 << (width - 1).bit_length(), longest)
-        inputs = self._decode_buffers(batch, width, adjusts).set(work, arrays)
+        buffers = self._decode_buffers(batch, width, adjusts)
+        inputs = buffers.set(work, arrays)
         late = [row for row, item in enumerate(work) if item.late]
         plan = self.plan("decode", batch, batch, adjusts, logprobs, bool(late))
         results = plan.run(inputs)
@@ -324,6 +342,8 @@ class Engine:
         ids = _results(results, work, adjusts, logprobs)
         if late:
             self._look_late(work, late, ids, logits)
+        if all(item.choice is None for item in work):
+            self._again = _Again(work, arrays, buffers, plan, self.cache)
         return ids
 
     def _look_late(
