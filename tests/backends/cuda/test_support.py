@@ -36,3 +36,33 @@ def test_few_operators_are_refused_each_with_a_reason(found, generator):
     refused = {name for name, by in found.items() if set(by.values()) == {"refused"}}
     assert refused == set(generator.REFUSED_ON_CUDA)
     assert len(refused) <= MOST_REFUSED
+
+
+def test_every_kernel_is_compiled_ahead(fresh):
+    """By several threads, each once; what comes later finds all of them."""
+    first, second, count, wrong = fresh().ask(
+        """
+from clika_runtime_cuda import _backend, start
+counts = []
+for threads in (3, None):
+    counts.append([start.prepare("cuda", threads), *_backend.counters().values()])
+answer = [*counts, len(_backend.programs()), said(start.prepare, "cpu")]
+""",
+        FAKE_CUDA_IDLE="1",
+    )
+    assert count > 400
+    assert first == [count, count, 0, 0]
+    assert second == [count, count, count, 0]
+    assert wrong[0] == "InvalidArgumentError"
+
+
+def test_what_does_not_compile_ahead_is_told(fresh, tmp_path):
+    answer = fresh().ask(
+        """
+from clika_runtime_cuda import start
+answer = said(start.prepare, "cuda", 2)
+""",
+        FAKE_CUDA_EMULATION=str(tmp_path / "none.hpp"),
+    )
+    assert answer[0] == "InternalError"
+    assert "does not compile" in answer[2]

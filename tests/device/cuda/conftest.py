@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from clika_runtime import plugins
 
 ROOT = Path(__file__).resolve().parents[3]
 REPORT: dict[str, Any] = {"operators": {}, "figures": {}}
+SECONDS: dict[str, float] = {}  # of each test, with what it sets up
+SLOWEST = 25
 
 
 def _register() -> None:
@@ -52,7 +55,16 @@ def gpu() -> dict[str, Any]:
 
     facts = crt.get_device_properties("cuda")
     REPORT["device"] = facts._asdict()
+    # Every kernel, on all processors, rather than each where a test first needs it.
+    from clika_runtime_cuda.start import prepare
+
+    begun = time.perf_counter()
+    REPORT["kernels"] = {"programs": prepare("cuda"), "seconds": time.perf_counter() - begun}
     return REPORT
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    SECONDS[report.nodeid] = SECONDS.get(report.nodeid, 0.0) + report.duration
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -62,6 +74,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
     REPORT["compiler"] = _backend.counters()
     REPORT["failed"] = session.testsfailed
+    slowest = sorted(SECONDS, key=lambda name: -SECONDS[name])[:SLOWEST]
+    REPORT["seconds"] = {
+        "all": sum(SECONDS.values()),
+        "slowest": {name: round(SECONDS[name], 2) for name in slowest},
+    }
     path = os.environ.get("CLIKA_CUDA_REPORT")
     if path:
         Path(path).write_text(json.dumps(REPORT, indent=1) + "\n", encoding="utf-8")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tests.device.cuda.worker import Worker
+from tests.device.cuda.worker import Workers
 
 try:
     from clika_runtime_cuda import _backend
@@ -18,15 +18,20 @@ except ImportError:  # not built here: conftest skips, and says so
 
 
 @pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    worker = Worker()
-    yield worker
-    worker.close()
+def workers(gpu, request) -> Iterator[Workers]:
+    asked = [
+        item
+        for item in request.session.items
+        if getattr(item, "originalname", "") == "test_operator"
+    ]
+    workers = Workers([item.callspec.params["name"] for item in asked])
+    yield workers
+    workers.close()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_operator(gpu, worker, name):
-    answer = worker.ask(name)
+def test_operator(gpu, workers, name):
+    answer = workers.ask(name)
     gpu["operators"][name] = {key: value for key, value in answer.items() if key != "wrong"}
     if "skip" in answer:
         pytest.skip(answer["skip"])

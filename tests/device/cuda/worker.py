@@ -4,14 +4,20 @@ process that it happens in, and so for one operator alone."""
 from __future__ import annotations
 
 import json
+import os
+import queue
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from tests.device.cuda.conftest import ROOT, _register
 
+MOST = 8  # processes at a time, each with a context of its own on the GPU
 SERVE = "import sys; sys.path[:0] = {path!r}; from tests.device.cuda import worker; worker.serve()"
 
 
@@ -53,11 +59,46 @@ class Worker:
             self._process = None
 
 
+class Workers:
+    """Several workers, which are ahead of who asks: the cases wait for the host more than for the
+    GPU."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        count = max(1, min(MOST, (os.cpu_count() or 1) // 2, len(names)))
+        self._workers = [Worker() for _ in range(count)]
+        self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        for worker in self._workers:
+            self._idle.put(worker)
+        self._pool = ThreadPoolExecutor(count)
+        self._answers: dict[str, Future[dict[str, Any]]] = {
+            name: self._pool.submit(self._asked, name) for name in names
+        }
+
+    def _asked(self, name: str) -> dict[str, Any]:
+        worker = self._idle.get()
+        try:
+            return worker.ask(name)
+        finally:
+            self._idle.put(worker)
+
+    def ask(self, name: str) -> dict[str, Any]:
+        """`Worker.ask`, which has begun before."""
+        return self._answers[name].result()
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        for worker in self._workers:
+            worker.close()
+
+
 def serve() -> None:
     """One line of JSON for each operator's name that is read."""
     _register()
     for line in sys.stdin:
-        print(json.dumps(cases_of(line.strip())), flush=True)
+        begun = time.perf_counter()
+        answer = cases_of(line.strip())
+        answer["seconds"] = round(time.perf_counter() - begun, 2)
+        print(json.dumps(answer), flush=True)
 
 
 def difference(case: Any) -> float:

@@ -37,6 +37,7 @@ cdef extern from "compiler.hpp" namespace "clika_cuda" nogil:
         Counter damaged
     CompilerCounters& compiler_counters()
     cbool c_compile "clika_cuda::compile"(string, string, string, string*)
+    cbool c_architecture "clika_cuda::architecture"(int, string*)
 
 
 cdef extern from "table.hpp" namespace "clika_cuda" nogil:
@@ -95,15 +96,28 @@ def compile(str source, str defines, str arch):
     cdef string name = source.encode()
     cdef string words = defines.encode()
     cdef string target = arch.encode()
-    cdef char code[64]
-    cdef char message[4096]
     cdef cbool done
     with nogil:
         done = c_compile(name, words, target, &out)
     if not done:
-        last_failure(code, sizeof(code), message, sizeof(message))
-        raise RuntimeError((<bytes>message).decode("utf-8", "replace"))
+        raise _failure()
     return <bytes>out
+
+
+def architecture(int capability):
+    """What code for devices of a compute capability (90 is 9.0) is compiled for; RuntimeError where the compiler has
+    nothing that runs there."""
+    cdef string out
+    if not c_architecture(capability, &out):
+        raise _failure()
+    return out.decode()
+
+
+cdef object _failure():
+    cdef char code[64]
+    cdef char message[4096]
+    last_failure(code, sizeof(code), message, sizeof(message))
+    return RuntimeError((<bytes>message).decode("utf-8", "replace"))
 
 
 def counters():

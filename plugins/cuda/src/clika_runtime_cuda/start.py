@@ -17,9 +17,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from clika_runtime.errors import InternalError
+from clika_runtime.errors import InternalError, InvalidArgumentError
 
-__all__ = ["backend", "cache_folder", "libraries", "probe"]
+__all__ = ["backend", "cache_folder", "libraries", "prepare", "probe"]
 
 DEVICE_SOURCES = Path(__file__).parent / "device"
 #: Majors of the toolkit whose libraries serve, newest first.
@@ -107,3 +107,32 @@ def probe() -> str | None:
 def backend() -> Any:
     """The capsule ``clika_runtime.backend`` with the backend's table."""
     return _configure().backend()
+
+
+def prepare(device: Any = "cuda", threads: int | None = None) -> int:
+    """Compiles every kernel for a device before it is first needed, several at once; returns how
+    many there are. The code lies in `cache_folder` then, where later processes find it.
+
+    ``threads`` is how many compile at a time, by default one for each processor.
+    Raises `InternalError` with the compiler's text for what does not compile.
+
+        from clika_runtime_cuda.start import prepare
+        prepare("cuda:0")
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    import clika_runtime as crt
+
+    capability = crt.get_device_properties(device).compute_capability
+    if capability is None:
+        raise InvalidArgumentError(f"prepare: {device} is no CUDA device")
+    native = _configure()
+    programs = native.programs()
+    try:
+        arch = native.architecture(10 * capability[0] + capability[1])
+        with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
+            for _ in pool.map(lambda program: native.compile(*program, arch), programs):
+                pass
+    except RuntimeError as error:
+        raise InternalError(f"prepare: {error}") from error
+    return len(programs)
