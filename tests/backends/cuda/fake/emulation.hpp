@@ -2,12 +2,17 @@
 // the source has barriers or shuffles (EMULATED_TOGETHER) each is a fiber, and a barrier switches to the next.
 #pragma once
 
+// A checked longjmp takes another fiber's stack for a frame that has gone.
+#undef _FORTIFY_SOURCE
+
 #include <math.h>
+#include <setjmp.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <ucontext.h>
 
+#include <memory>
 #include <vector>
 
 #define __device__
@@ -39,78 +44,86 @@ struct Copy {  // in the background, until the thread waits for it
   bool there;
   int set;
 };
+constexpr size_t kStack = 128 << 10;
 struct Fiber {
-  ucontext_t context;
+  jmp_buf place;  // where it goes on; ucontext's switches, which ask the system each time, are for the first entry
   State state = kReady;
+  bool entered = false;
   unsigned index = 0;
   uint32_t slot = 0;
   uint64_t words[6];  // what other lanes read
   std::vector<Copy> copies;
   int sets = 0;
+  std::unique_ptr<char[]> stack{new char[kStack]};  // becomes real as it is written
 };
-static std::vector<Fiber> fibers;
-static std::vector<char> stacks;
-static ucontext_t scheduler;
+// They outlive their block: the next one's threads run on them.
+static std::vector<std::unique_ptr<Fiber>> fibers;
+static jmp_buf scheduler;
 static Fiber* running;
 static void (*body)();
-constexpr size_t kStack = 128 << 10;
 
-static void enter() {
-  body();
-  running->state = kDone;
-  swapcontext(&running->context, &scheduler);
+static __attribute__((noinline)) void wait(State state) {
+  running->state = state;
+  if (_setjmp(running->place) == 0) _longjmp(scheduler, 1);
 }
-static void wait(State state) {
-  Fiber* me = running;
-  me->state = state;
-  swapcontext(&me->context, &scheduler);
+static void enter() {
+  for (;;) {
+    body();
+    wait(kDone);
+  }
+}
+static __attribute__((noinline)) void go_on(Fiber& fiber) {
+  running = &fiber;
+  threadIdx.x = fiber.index;
+  if (_setjmp(scheduler) != 0) return;
+  if (fiber.entered) _longjmp(fiber.place, 1);
+  fiber.entered = true;
+  ucontext_t context;
+  getcontext(&context);
+  context.uc_stack.ss_sp = fiber.stack.get();
+  context.uc_stack.ss_size = kStack;
+  context.uc_link = nullptr;
+  makecontext(&context, enter, 0);
+  setcontext(&context);
 }
 static void run_block(unsigned threads) {
-  fibers.resize(threads);
-  stacks.resize(threads * kStack);
+  while (fibers.size() < threads) fibers.emplace_back(new Fiber);
   for (unsigned t = 0; t < threads; ++t) {
-    Fiber& fiber = fibers[t];
+    Fiber& fiber = *fibers[t];
     fiber.state = kReady;
     fiber.index = t;
     fiber.copies.clear();
     fiber.sets = 0;
-    getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = stacks.data() + t * kStack;
-    fiber.context.uc_stack.ss_size = kStack;
-    fiber.context.uc_link = &scheduler;
-    makecontext(&fiber.context, enter, 0);
   }
   for (;;) {
     bool moved = false;
-    for (Fiber& fiber : fibers) {
-      if (fiber.state != kReady) continue;
-      running = &fiber;
-      threadIdx.x = fiber.index;
-      swapcontext(&scheduler, &fiber.context);
+    for (unsigned t = 0; t < threads; ++t) {
+      if (fibers[t]->state != kReady) continue;
+      go_on(*fibers[t]);
       moved = true;
     }
     // A warp goes on when all of it waits; the block, when nobody does anything else.
     for (unsigned w = 0; w < threads; w += 32) {
       const unsigned end = w + 32 < threads ? w + 32 : threads;
       bool all = true;
-      for (unsigned t = w; t < end; ++t) all = all && (fibers[t].state == kAtWarp || fibers[t].state == kDone);
+      for (unsigned t = w; t < end; ++t) all = all && (fibers[t]->state == kAtWarp || fibers[t]->state == kDone);
       for (unsigned t = w; t < end && all; ++t) {
-        if (fibers[t].state == kAtWarp) {
-          fibers[t].state = kReady;
+        if (fibers[t]->state == kAtWarp) {
+          fibers[t]->state = kReady;
           moved = true;
         }
       }
     }
     if (moved) continue;
     bool all = true, done = true;
-    for (const Fiber& fiber : fibers) {
-      all = all && (fiber.state == kAtBlock || fiber.state == kDone);
-      done = done && fiber.state == kDone;
+    for (unsigned t = 0; t < threads; ++t) {
+      all = all && (fibers[t]->state == kAtBlock || fibers[t]->state == kDone);
+      done = done && fibers[t]->state == kDone;
     }
     if (done) return;
     if (!all) __builtin_trap();  // a barrier that not all threads reach
-    for (Fiber& fiber : fibers) {
-      if (fiber.state == kAtBlock) fiber.state = kReady;
+    for (unsigned t = 0; t < threads; ++t) {
+      if (fibers[t]->state == kAtBlock) fibers[t]->state = kReady;
     }
   }
 }
@@ -146,7 +159,7 @@ inline void __syncwarp() { emulated::wait(emulated::kAtWarp); }
 inline uint32_t emulated_exchange(uint32_t x, unsigned from) {
   emulated::running->slot = x;
   emulated::wait(emulated::kAtWarp);
-  const uint32_t y = emulated::fibers[from].slot;
+  const uint32_t y = emulated::fibers[from]->slot;
   emulated::wait(emulated::kAtWarp);
   return y;
 }
@@ -158,7 +171,7 @@ inline uint32_t __shfl_sync(unsigned, uint32_t x, int lane) {
 }
 // Twins of tensor_cores.cuh. Lane l holds of 8 x 8 elements 2 (l % 4) and the next of row l / 4.
 inline const emulated::Fiber& emulated_lane(unsigned lane) {
-  return emulated::fibers[(emulated::running->index & ~31u) | lane];
+  return *emulated::fibers[(emulated::running->index & ~31u) | lane];
 }
 template <class Read>
 inline void emulated_matrices(uint32_t (&r)[4], const void* row, const Read& read) {

@@ -20,6 +20,10 @@ struct Program {
   std::string source, name, log, image;
   std::vector<std::pair<std::string, std::string>> headers;
 };
+// What every program is compiled with. A misaligned access ends the process, as it ends a GPU's context.
+constexpr const char* kFlags =
+    "-std=c++17 -O1 -w -fPIC -shared -ffp-contract=off -fsanitize=alignment -fsanitize-undefined-trap-on-error "
+    "-DCLIKA_EMULATED=1";
 void write_file(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -29,6 +33,8 @@ std::string read_file(const std::string& path) {
 }
 }  // namespace
 
+// Of the tests, which compile the header of all programs ahead.
+API const char* fake_flags() { return kFlags; }
 API int nvrtcVersion(int* major, int* minor) {
   const char* text = std::getenv("FAKE_NVRTC_MAJOR");
   *major = text == nullptr ? 13 : std::atoi(text);
@@ -74,9 +80,7 @@ API int nvrtcCompileProgram(void* program, int n, const char* const* options) {
   }
   write_file(folder + "/" + p->name + ".cpp", text);
   std::string command = std::string(std::getenv("CXX") != nullptr ? std::getenv("CXX") : "c++") +
-                        " -std=c++17 -O1 -w -fPIC -shared -ffp-contract=off " +
-                        // A misaligned access ends the process, as it ends a GPU's context.
-                        "-fsanitize=alignment -fsanitize-undefined-trap-on-error -DCLIKA_EMULATED=1 -I" + folder +
+                        " " + kFlags + " -I" + folder +
                         " -include " + std::getenv("FAKE_CUDA_EMULATION");
   for (int i = 0; i < n; ++i) {
     if (std::strncmp(options[i], "-D", 2) == 0) command += std::string(" '") + options[i] + "'";
