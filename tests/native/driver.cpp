@@ -1184,7 +1184,14 @@ TEST(fork_inside_a_call) {
   lane.end_inline(sequence);
   std::atomic<int> result{-1};
   lane.submit(call({}, [&] {
-    result = in_child(use_everything);
+    result = in_child([&] {
+      // The lane of this very task is free in the child. Who takes it waits for what it runs there.
+      Lane* taken = Lane::create();
+      for (int i = 0; i < 1000 && taken != &lane; ++i) taken = Lane::create();
+      taken->retire();
+      CHECK(&Lane::current() == &lane);
+      use_everything();
+    });
     return nullptr;
   }));
   lane.synchronize();

@@ -18,6 +18,7 @@ constexpr size_t kPendingCalls = 4096;
 // Microseconds that fork waits for what was issued before it. More would be a risk: the work may need a lock
 // that the forking thread holds, the interpreter's for one.
 constexpr int64_t kForkPatience = 1000000;
+constexpr uint64_t kNoSequence = ~uint64_t{0};
 constexpr int kDepth = 8;  // inline calls within inline calls on one thread; deeper ones are queued
 
 std::atomic<Lane*> all_lanes{nullptr};
@@ -375,6 +376,7 @@ void Lane::execute(Task* task) {
   wait(sequence - 1);
   task->hazards_.each([](const Event& event) { event.lane->wait(event.sequence); });
   if (cancelled_.load(std::memory_order_relaxed)) cancelled_.store(false, std::memory_order_relaxed);
+  Impl* const impl = impl_;  // a fork inside the task gives the child's lane another one
   ThreadState& state = thread_state;
   const int depth = state.depth;
   if (depth < kDepth) state.frames[state.depth++] = Frame{this, sequence};
@@ -401,9 +403,7 @@ void Lane::execute(Task* task) {
   }
   settle_writes(accesses, n, error);
   state.depth = depth;
-  if (task->pending_bytes != 0) {
-    impl_->pending_bytes.fetch_sub(task->pending_bytes, std::memory_order_relaxed);
-  }
+  if (task->pending_bytes != 0) impl->pending_bytes.fetch_sub(task->pending_bytes, std::memory_order_relaxed);
   // Before the end is announced: who waits for this task finds its memory and its owners released.
   for (size_t i = 0; i < n; ++i) accesses[i].storage->drop();
   delete task;
@@ -536,7 +536,10 @@ void Lane::before_fork() noexcept {
 }
 
 void Lane::after_fork_in_child() noexcept {
-  const ThreadState& state = thread_state;
+  ThreadState& state = thread_state;
+  // The calls that this thread is inside count as finished here: what comes after them on their lanes, which others may
+  // hold by then, is waited for.
+  for (int i = 0; i < state.depth; ++i) state.frames[i].sequence = kNoSequence;
   for (Lane* lane = all_lanes.load(std::memory_order_acquire); lane != nullptr; lane = lane->next_lane_) {
     const uint64_t completed = lane->completed_.load(std::memory_order_relaxed);
     const uint64_t issued = lane->issued_.load(std::memory_order_relaxed);
