@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from harness import usable_levels
+from harness import SERVER, usable_levels
 
 PROGRAM = """
 import hashlib
@@ -48,6 +48,7 @@ for r in results:
 """
 
 
+@pytest.mark.skipif(bool(SERVER), reason="runs in a process with its own kernels")
 @pytest.mark.parametrize("level", usable_levels())
 def test_pool_size_changes_no_bit(level):
     seen = set()
