@@ -1,92 +1,180 @@
-// Products of few tokens with weights, by tensor cores: 16 rows of a weight are the left operand, tokens the right one.
+// Products of few tokens with weights, by tensor cores: rows of a weight are the left operand, tokens the right one.
 //
-// A block takes 16 rows (of a gated product: 16 of both weights) after the other, its warps share the columns step by step,
-// and the sums of the warps are added up in order. What a token gets is independent of the others and of their number.
-// Codes of packed weights are whole numbers that a 16-bit float holds, so the products of a sub-block are those of the
-// codes and take their scale, in float32, afterwards: nothing is rounded but sums. float32 inputs are three bfloat16 whose
-// sum they are: three columns of the right operand.
+// A block takes the rows of a tile (of a gated product: of both weights) after the other, its warps share the columns step
+// by step, and the sums of the warps are added up in order. What a token gets is independent of the others and of their
+// number. Every warp has a ring of steps in shared memory, which are on their way while it works.
+//
+// Codes of packed weights, which are whole numbers, are the smallest 16-bit floats as they are: the bits of q as bfloat16
+// count q times 2^-133, as float16 q times 2^-24. The tensor cores take them without a conversion, and nothing is rounded
+// but sums. Inputs in bfloat16 are multiplied by 2^64 for that, so that products stay among the float32 of full precision:
+// they must be below 2^64. What a code is to be less by is multiplied by the sum of the inputs of its block, and added
+// first; scales follow, in float32. float32 inputs are three bfloat16 whose sum they are: three columns of the right operand.
 //
 // CLIKA_FORM: Dense, or a layout of tiles.cuh; CLIKA_X: bf16, f16 or float, the input's type; CLIKA_TILES: columns of the
-// right operand / 8; CLIKA_WEIGHTS: 1, or 2 of a gated product; CLIKA_WARPS: of a multiprocessor.
+// right operand / 8; CLIKA_WEIGHTS: 1, or 2 of a gated product; CLIKA_ROWS: of a weight in a tile, 16, of a dense one 8 too;
+// CLIKA_STAGED: 1 where shared memory holds the inputs.
 #include "functions.cuh"
 #include "tiles.cuh"
 
 using X = CLIKA_X;
-constexpr int kTiles = CLIKA_TILES, kColumns = 8 * kTiles, kWeights = CLIKA_WEIGHTS;
+constexpr int kTiles = CLIKA_TILES, kColumns = 8 * kTiles, kWeights = CLIKA_WEIGHTS, kRows = CLIKA_ROWS;
+constexpr bool kStaged = CLIKA_STAGED != 0;
+#ifndef CLIKA_DEPTH
+#define CLIKA_DEPTH 2
+#endif
+#ifndef CLIKA_ASKED
+#define CLIKA_ASKED 2
+#endif
+#ifndef CLIKA_LET
+#define CLIKA_LET 0
+#endif
+constexpr int kDepth = CLIKA_DEPTH;
+constexpr int kAsked = CLIKA_ASKED;
 
 template <class A>
 struct OperandOf {
   using Type = A;
   static constexpr int kParts = 1;
+  static constexpr bool kBrain = true;
+};
+template <>
+struct OperandOf<f16> {
+  using Type = f16;
+  static constexpr int kParts = 1;
+  static constexpr bool kBrain = false;
 };
 template <>
 struct OperandOf<float> {
   using Type = bf16;
   static constexpr int kParts = 3;
+  static constexpr bool kBrain = true;
 };
 using T = OperandOf<X>::Type;
 constexpr int kParts = OperandOf<X>::kParts;
+constexpr bool kBrain = OperandOf<X>::kBrain;  // the operands are bfloat16
 
-// A dense weight [rows, columns] of T; rows lie at multiples of 16 bytes.
+
+// A dense weight [rows, columns] of T; rows lie at multiples of 16 bytes. The left operand has 16 rows of it, eight of
+// either weight of a gated product, or eight and none.
 struct Dense {
-  static constexpr int kStep = 128, kShared = 0;
-  static constexpr bool kMinima = false, kFolded = false;
-  Words4 row[4][2];
+  static constexpr int kHalves = kWeights * kRows / 8;
+  static constexpr int kStep = 128, kShared = 0, kOffset = 0, kBytes = 2048 * kHalves;
+  static constexpr bool kMinima = false, kFolded = false, kSixteenths = false;
+  Words4 row[4][kHalves];
 
-  template <class>
+  CLIKA_INLINE void load(const u8* step, int lane) {
+#pragma unroll
+    for (int i = 0; i < 4 * kHalves; ++i) row[i / kHalves][i % kHalves] = words_at(step + 512 * i + 16 * lane);
+  }
+  template <bool>
   CLIKA_INLINE void fragments(int b, u32 (&a)[2][4]) const {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      a[i / 2][2 * (i % 2)] = row[b][0].x[i];
-      a[i / 2][2 * (i % 2) + 1] = row[b][1].x[i];
+#pragma unroll
+      for (int h = 0; h < 2; ++h) a[i / 2][2 * (i % 2) + h] = h < kHalves ? row[b][h < kHalves ? h : 0].x[i] : 0u;
     }
   }
   CLIKA_INLINE void scales(int, float (&)[2][2], float (&)[2]) const {}
 };
 using Form = CLIKA_FORM;
+constexpr bool kPacked = Form::kShared != 0;
+constexpr int kUnits = kPacked ? kWeights : 1;  // weights whose steps lie apart
+constexpr int kBlock = kPacked ? Form::kShared : 32;  // columns of one scale
+// One in a weight's codes counts kTiny, an input kUp: sums are in units of 1 / kBack.
+constexpr float kUp = kPacked && kBrain ? 18446744073709551616.0f : 1.0f;                           // 2^64
+constexpr float kBack = !kPacked ? 1.0f : kBrain ? 590295810358705651712.0f : 16777216.0f;  // 2^69, 2^24
+// Where minima are multiplied on tensor cores too: the bits of one, as bfloat16, are 2^-133, and its factor has 2^24.
+constexpr float kMinimaUp = kBrain ? 1099511627776.0f : 38685626227668133590597632.0f;  // 2^40, 2^85
 struct alignas(8) Floats2 {
   float x, y;
 };
 
-template <class F>
-struct Reader {  // of a tile in the layout of tiles.cuh
-  const u8* at;
-  int lane;
-  CLIKA_INLINE Reader() : at(nullptr), lane(0) {}
-  CLIKA_INLINE Reader(const Factor& f, i64 tile, i64 columns, int lane_) : lane(lane_) {
-    at = static_cast<const u8*>(f.weight) + tile * ((columns + F::kStep - 1) / F::kStep) * F::kBytes;
+// The tile's own weight, of all of them, and its place there.
+struct Tile {
+  i64 at;
+  int which;
+  CLIKA_INLINE Tile(const Linear& p, i64 tile) : at(tile), which(0) {
+    if constexpr (kWeights == 2) return;
+    for (; which + 1 < p.count; ++which) {
+      const i64 tiles = (p.factors[which].rows + kRows - 1) / kRows;
+      if (at < tiles) return;
+      at -= tiles;
+    }
   }
-  CLIKA_INLINE void load(int step, F* out) const { out->load(at + static_cast<i64>(step) * F::kBytes, lane); }
-  CLIKA_INLINE void ask(int step) const {
-    if (lane * 128 < F::kBytes) ask_early(at + static_cast<i64>(step) * F::kBytes + lane * 128);
+};
+
+// A tile's steps in memory.
+template <class F>
+struct Reader {
+  const u8* at[kUnits];
+  CLIKA_INLINE void open(const Linear& p, const Tile& tile, int) {
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+      at[u] = static_cast<const u8*>(p.factors[tile.which + u].weight) +
+              tile.at * ((static_cast<int>(p.columns) + F::kStep - 1) / F::kStep) * F::kBytes;
+    }
+  }
+  CLIKA_INLINE const u8* from(int unit, int step) const {
+    return (unit == 0 ? at[0] : at[kUnits - 1]) + static_cast<i64>(step) * F::kBytes;
+  }
+  CLIKA_INLINE void copy(const Linear&, int unit, int step, int lane, u8* to) const {
+    const u8* bytes = from(unit, step);
+#pragma unroll
+    for (int i = 16 * lane; i < F::kBytes; i += 512) copy_async(to + i, bytes + i, true);
+  }
+  CLIKA_INLINE void ask(const Linear&, int unit, int step, int lane) const {
+    if (lane * 128 < F::kBytes) ask_early(from(unit, step) + lane * 128);
   }
 };
 template <>
 struct Reader<Dense> {
-  const T* rows[2];
-  int columns, t;
-  CLIKA_INLINE Reader() : columns(0), t(0) {}
-  CLIKA_INLINE Reader(const Factor& f, i64 tile, i64 columns_, int lane) : columns(static_cast<int>(columns_)), t(lane % 4) {
-    for (int h = 0; h < 2; ++h) {
-      const i64 row = tile * kTileRows + lane / 4 + 8 * h;
-      rows[h] = static_cast<const T*>(f.weight) + (row < f.rows ? row : f.rows - 1) * columns_;
+  const T* rows[Dense::kHalves];
+  CLIKA_INLINE void open(const Linear& p, const Tile& tile, int lane) {
+#pragma unroll
+    for (int h = 0; h < Dense::kHalves; ++h) {
+      const Factor& f = p.factors[tile.which + (kWeights == 2 ? h : 0)];
+      const i64 row = tile.at * kRows + lane / 4 + (kWeights == 2 ? 0 : 8 * h);
+      rows[h] = static_cast<const T*>(f.weight) + (row < f.rows ? row : f.rows - 1) * p.columns;
     }
   }
-  CLIKA_INLINE void load(int step, Dense* out) const {
+  CLIKA_INLINE void copy(const Linear& p, int, int step, int lane, u8* to) const {
 #pragma unroll
     for (int b = 0; b < 4; ++b) {
-      const int k = step * Dense::kStep + 32 * b + 8 * t;
+      const int k = step * Dense::kStep + 32 * b + 8 * (lane % 4);
 #pragma unroll
-      for (int h = 0; h < 2; ++h) out->row[b][h] = k < columns ? load_once(rows[h] + k) : Words4{};
+      for (int h = 0; h < Dense::kHalves; ++h) {
+        copy_async(to + 512 * (b * Dense::kHalves + h) + 16 * lane, rows[h] + k, k < p.columns);
+      }
     }
   }
-  // A lane's quarter of the 256 bytes of its two rows.
-  CLIKA_INLINE void ask(int step) const {
-    const int k = step * Dense::kStep + 32 * t;
+  // A lane's quarter of the 256 bytes of its rows.
+  CLIKA_INLINE void ask(const Linear& p, int, int step, int lane) const {
+    const int k = step * Dense::kStep + 32 * (lane % 4);
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      if (k < columns) ask_early(rows[h] + k);
+    for (int h = 0; h < Dense::kHalves; ++h) {
+      if (k < p.columns) ask_early(rows[h] + k);
     }
+  }
+};
+// What a warp reads, in order: steps of both weights, of its columns, of the block's tiles.
+struct Cursor {
+  Reader<Form> reader;
+  i64 tile;
+  int unit, step;
+  CLIKA_INLINE Cursor(const Linear& p, int warp, int lane) : tile(blockIdx.x), unit(0), step(warp) { open(p, warp, lane); }
+  CLIKA_INLINE void open(const Linear& p, int warp, int lane) {
+    if (warp >= (p.columns + Form::kStep - 1) / Form::kStep) tile = p.tiles;
+    if (there(p)) reader.open(p, Tile(p, tile), lane);
+  }
+  CLIKA_INLINE bool there(const Linear& p) const { return tile < p.tiles; }
+  CLIKA_INLINE void advance(const Linear& p, int steps, int warp, int warps, int lane) {
+    if (++unit < kUnits) return;
+    unit = 0;
+    step += warps;
+    if (step < steps) return;
+    step = warp;
+    tile += gridDim.x;
+    open(p, warp, lane);
   }
 };
 
@@ -95,8 +183,9 @@ CLIKA_INLINE float without_top(float x) {
   const u32 bits = __float_as_uint(x);
   return (bits & 0x7f800000u) == 0x7f800000u ? 0.0f : x - __uint_as_float(bits & 0xffff0000u);
 }
-CLIKA_INLINE void load_four(const X* from, int part, u32* to) {
-  if constexpr (kParts == 1) {
+template <class A>
+CLIKA_INLINE void load_four(const A* from, int part, u32* to) {
+  if constexpr (OperandOf<A>::kParts == 1) {
     const Words2 two = *reinterpret_cast<const Words2*>(from);
     to[0] = two.x[0];
     to[1] = two.x[1];
@@ -115,9 +204,9 @@ CLIKA_INLINE void load_four(const X* from, int part, u32* to) {
 }
 
 // Eight inputs from `from` on, or four and four that are 16 columns away.
-template <bool kNeighbours>
-CLIKA_INLINE void load_eight(const X* from, int part, u32 (&to)[4]) {
-  if constexpr (kNeighbours && kParts == 1) {
+template <bool kNeighbours, class A>
+CLIKA_INLINE void load_eight(const A* from, int part, u32 (&to)[4]) {
+  if constexpr (kNeighbours && OperandOf<A>::kParts == 1) {
     const Words4 four = *reinterpret_cast<const Words4*>(from);
 #pragma unroll
     for (int i = 0; i < 4; ++i) to[i] = four.x[i];
@@ -128,28 +217,86 @@ CLIKA_INLINE void load_eight(const X* from, int part, u32 (&to)[4]) {
 }
 CLIKA_INLINE int part_of(int column) { return kParts == 1 ? 0 : column % kParts; }
 
-// The sums of the inputs of every block of 32 columns, which minima are multiplied by: [block][kColumns]. Four neighbours
-// of a warp have one sum.
-CLIKA_INLINE void add_blocks(const Linear& p, float* sums) {
-  const int blocks = static_cast<int>(p.columns / 32), all = blocks * kColumns * 4;
+// Inputs times what the codes lack: the second of four pairs of nibbles is not shifted and counts 16.
+CLIKA_INLINE void scale_eight(u32 (&x)[4]) {
+  if constexpr (kPacked && kBrain) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) x[i] = pair_times(x[i], Form::kSixteenths && i % 2 == 1 ? kUp / 16.0f : kUp);
+  }
+}
+
+// The sums of the inputs of every block, times kSumsBy, for as many columns of the right operand as there are, and one more
+// where that is odd. In float32: [block][column]; or, where tensor cores multiply minima, as three bfloat16 whose sum they
+// are: [step][column][pair of blocks][part].
+constexpr bool kSums = kPacked && (Form::kMinima || Form::kOffset != 0), kSplit = Form::kMinima && Form::kFolded;
+constexpr float kSumsBy = kSplit ? kMinimaUp : (Form::kMinima ? 1.0f : -static_cast<float>(Form::kOffset)) / kBack;
+CLIKA_INLINE void put_sum(void* sums, int width, int block, int column, float sum) {
+  sum *= kSumsBy;
+  if constexpr (kSplit) {
+    u16* to = static_cast<u16*>(sums) + ((block / 8 * width + column) * 4 + block % 8 / 2) * 8 + block % 2;
+#pragma unroll
+    for (int part = 0; part < 3; ++part) {
+      const u32 top = __float_as_uint(sum) & 0xffff0000u;
+      to[2 * part] = static_cast<u16>(top >> 16);
+      sum -= __uint_as_float(top);
+    }
+  } else {
+    static_cast<float*>(sums)[block * width + column] = sum;
+  }
+}
+CLIKA_INLINE void stage(const Linear& p, int width, u8* inputs, void* sums) {
+  const int chunks = static_cast<int>(p.columns / 8), all = chunks * static_cast<int>(p.tokens) * kParts;
+  const int stride = staged_stride(static_cast<int>(p.columns));
   for (int i = threadIdx.x; i < (all + 31) / 32 * 32; i += blockDim.x) {
-    const int block = i / 4 % blocks, column = i / 4 / blocks, token = column / kParts;
-    float sum = 0.0f;
-    if (i < all && token < p.tokens) {
-      u32 x[4];
-      load_eight<true>(static_cast<const X*>(p.input) + token * p.columns + block * 32 + i % 4 * 8, part_of(column), x);
+    const int column = i / chunks, chunk = i - column * chunks;
+    u32 x[4] = {};
+    if (i < all) load_eight<true>(static_cast<const X*>(p.input) + column / kParts * p.columns + chunk * 8, part_of(column), x);
+    if constexpr (kSums) {
+      float sum = 0.0f;
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
         sum += to_float(T{static_cast<u16>(x[k])});
         sum += to_float(T{static_cast<u16>(x[k] >> 16)});
       }
+      sum += shuffle_xor(sum, 1);
+      if constexpr (kBlock == 32) sum += shuffle_xor(sum, 2);
+      if (i < all && chunk % (kBlock / 8) == 0) put_sum(sums, width, chunk / (kBlock / 8), column, sum);
     }
-    sum += shuffle_xor(sum, 1);
-    sum += shuffle_xor(sum, 2);
-    if (i < all && i % 4 == 0) sums[block * kColumns + column] = sum;
+    if constexpr (kStaged) {
+      scale_eight(x);
+      if (i < all) *reinterpret_cast<Words4*>(inputs + column * stride + chunk * 16) = Words4{{x[0], x[1], x[2], x[3]}};
+    }
   }
-  __syncthreads();
 }
+// What a lane reads of the right operand: its columns, and the sums that meet its columns of the result. A column without a
+// token has some other's, and nobody reads its sums.
+struct Inputs {
+  const u8* at[kTiles];
+  const u8* sums[kTiles];
+  int width, lane;
+  CLIKA_INLINE Inputs(const Linear& p, int width_, int lane_, const u8* staged, const u8* of_blocks) : width(width_), lane(lane_) {
+    const int columns = static_cast<int>(p.columns), last = static_cast<int>(p.tokens) * kParts - 1;
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      const int own = 8 * n + lane / 4, pair = 8 * n + lane % 4 * 2;
+      const int column = own > last ? 0 : own;
+      at[n] = kStaged ? staged + column * staged_stride(columns)
+                      : static_cast<const u8*>(p.input) + static_cast<i64>(column / kParts * columns) * static_cast<int>(sizeof(X));
+      sums[n] = of_blocks + (kSplit ? column * 64 + lane % 4 * 16 : (pair > last ? 0 : pair) * 4);
+    }
+  }
+  CLIKA_INLINE void eight(int n, int k, u32 (&x)[4]) const {
+    constexpr bool kNeighbours = Form::kShared != 16;
+    if constexpr (kStaged) {
+      load_eight<kNeighbours>(reinterpret_cast<const T*>(at[n]) + k, 0, x);
+    } else {
+      load_eight<kNeighbours>(reinterpret_cast<const X*>(at[n]) + k, part_of(8 * n + lane / 4), x);
+      scale_eight(x);
+    }
+  }
+  CLIKA_INLINE Floats2 two(int n, int block) const { return *reinterpret_cast<const Floats2*>(sums[n] + block * width * 4); }
+  CLIKA_INLINE Words4 split(int n, int step) const { return words_at(sums[n] + step * width * 64); }
+};
 
 CLIKA_INLINE float bias_of(const Factor& f, i64 row) {
   switch (f.bias == nullptr ? kBool : f.bias_dtype) {
@@ -160,52 +307,47 @@ CLIKA_INLINE float bias_of(const Factor& f, i64 row) {
   }
 }
 
-// One step of 16 rows: total[tile of columns] += the weight's numbers times the inputs. `sums` are those of the blocks.
+// One step: total[tile of columns] += the weight's numbers times the inputs.
 template <class F>
-CLIKA_INLINE void add_step(const F& form, const Linear& p, int step, int lane, const int (&rows)[kTiles],
-                           const float* sums, float (&total)[kTiles][4]) {
-  const int columns = static_cast<int>(p.columns), t = lane % 4;
+CLIKA_INLINE void add_step(const F& form, int columns, int step, const Inputs& inputs, float (&total)[kTiles][4]) {
+  const int t = inputs.lane % 4;
   // Where a step has one float for all its scales, and one for the minima, they are multiplied by last.
-  float codes[kTiles][4] = {}, minima[kTiles][4] = {};
+  float codes[kTiles][4] = {};
 #pragma unroll
   for (int b = 0; b < F::kStep / 32; ++b) {
+    const int block = step * (F::kStep / 32) + b;
+    if (F::kStep != 256 && block * 32 >= columns) break;  // a step of 256 columns is there or not
     u32 a[2][4];
-    form.template fragments<T>(b, a);
+    form.template fragments<!(F::kSixteenths && kBrain)>(b, a);
     float scale[2][2], minimum[2];
     form.scales(b, scale, minimum);
-    const int block = step * (F::kStep / 32) + b;
     const int k = block * 32 + (F::kShared == 16 ? 4 * t : 8 * t);
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
-      float(&to)[4] = F::kFolded ? codes[n] : total[n];
       u32 x[4] = {};
-      if (F::kStep == 256 || k < columns) {  // a step of 256 columns is there or not
-        load_eight<F::kShared != 16>(static_cast<const X*>(p.input) + rows[n] + k, part_of(8 * n + lane / 4), x);
-      }
+      if (F::kShared != 0 || k < columns) inputs.eight(n, k, x);
       if constexpr (F::kShared == 0 && kParts == 1) {  // no scales
-        multiply(to, a[0], x[0], x[1], T{});
-        multiply(to, a[1], x[2], x[3], T{});
-      } else if constexpr (F::kShared != 16) {  // for float32 inputs the sums of tensor cores, which drop digits, stay short
-        float part[4] = {};
-        multiply(part, a[0], x[0], x[1], T{});
-        multiply(part, a[1], x[2], x[3], T{});
-#pragma unroll
-        for (int i = 0; i < 4; ++i) to[i] += F::kShared == 0 ? part[i] : scale[i / 2][0] * part[i];
-      } else {
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          float part[4] = {};
-          multiply(part, a[j], x[2 * j], x[2 * j + 1], T{});
-#pragma unroll
-          for (int i = 0; i < 4; ++i) to[i] += scale[i / 2][j] * part[i];
-        }
+        multiply(total[n], a[0], x[0], x[1], T{});
+        multiply(total[n], a[1], x[2], x[3], T{});
+        continue;
       }
-      if constexpr (F::kMinima) {
-        if (F::kFolded || block * 32 < columns) {
-          const Floats2 sum = *reinterpret_cast<const Floats2*>(sums + block * kColumns + 8 * n + 2 * t);
-          float(&off)[4] = F::kFolded ? minima[n] : total[n];
+      float(&to)[4] = F::kFolded ? codes[n] : total[n];
+      constexpr int kProducts = F::kShared == 16 ? 2 : 1;
 #pragma unroll
-          for (int i = 0; i < 4; ++i) off[i] -= minimum[i / 2] * (i % 2 == 0 ? sum.x : sum.y);
+      for (int j = 0; j < kProducts; ++j) {
+        Floats2 sum = {0.0f, 0.0f};
+        if constexpr (kSums && !kSplit) sum = inputs.two(n, block * kProducts + j);
+        float part[4] = {};
+        if constexpr (F::kOffset != 0) {
+          part[0] = part[2] = sum.x;
+          part[1] = part[3] = sum.y;
+        }
+        multiply(part, a[j], x[2 * j], x[2 * j + 1], T{});
+        if constexpr (kProducts == 1) multiply(part, a[1], x[2], x[3], T{});
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          to[i] += F::kShared == 0 ? part[i] : scale[i / 2][j] * part[i];
+          if constexpr (F::kMinima && !kSplit) to[i] -= minimum[i / 2] * (i % 2 == 0 ? sum.x : sum.y);
         }
       }
     }
@@ -213,112 +355,116 @@ CLIKA_INLINE void add_step(const F& form, const Linear& p, int step, int lane, c
   if constexpr (F::kFolded) {
     float scale[2], minimum[2];
     form.of_all(scale, minimum);
+    u32 pairs[4];
+    if constexpr (kSplit) form.minima(t, pairs);
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
+      float low[4] = {};
+      if constexpr (kSplit) {
+        const Words4 sum = inputs.split(n, step);
+        multiply(low, pairs, sum.x[2], 0u, bf16{});
+        multiply(low, pairs, sum.x[0], sum.x[1], bf16{});
+      }
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         total[n][i] += scale[i / 2] * codes[n][i];
-        if constexpr (F::kMinima) total[n][i] += minimum[i / 2] * minima[n][i];
+        if constexpr (kSplit) total[n][i] -= minimum[i / 2] * low[i];
       }
     }
   }
 }
 
-// The weight that has a tile, counted over all of them, and its place there.
-struct Tile {
-  i64 at;
-  int which;
-  CLIKA_INLINE Tile(const Linear& p, i64 tile) : at(tile), which(0) {
-    for (; which + 1 < p.count; ++which) {
-      const i64 tiles = (p.factors[which].rows + kTileRows - 1) / kTileRows;
-      if (at < tiles) return;
-      at -= tiles;
-    }
-  }
-};
-
-// As many warps in a block as a multiprocessor is to hold, at most.
-extern "C" __global__ void __launch_bounds__(32 * CLIKA_WARPS) linear_rows(const __grid_constant__ Linear p) {
+// The sums of a tile over the warps; two tiles take turns in them.
+constexpr int kSumRows = kWeights * kRows;
+// Shared memory: sums of the tiles [2][warp][kSumRows][width], rings [warp][kDepth], sums of blocks, inputs.
+extern "C" __global__ void __launch_bounds__(512) linear_rows(const __grid_constant__ Linear p) {
   CLIKA_DYNAMIC_SHARED(memory);
-  float* sums = reinterpret_cast<float*>(memory);  // [warp][weight][16][kColumns], then those of blocks
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
   const int g = lane / 4, t = lane % 4;
-  // Where the rows of the thread's columns begin. A column without a token has some other's, and nobody reads its sums.
-  int inputs[kTiles];
-#pragma unroll
-  for (int n = 0; n < kTiles; ++n) {
-    const int token = (8 * n + g) / kParts;
-    inputs[n] = token < p.tokens ? token * static_cast<int>(p.columns) : 0;
-  }
+  const int columns = static_cast<int>(p.columns), steps = (columns + Form::kStep - 1) / Form::kStep;
+  float* joined = reinterpret_cast<float*>(memory);
+  const int width = columns_of(static_cast<int>(p.tokens) * kParts), of_tile = warps * kSumRows * width;
+  u8* ring = reinterpret_cast<u8*>(joined + 2 * of_tile) + warp * (kDepth * Form::kBytes);
+  u8* sums = reinterpret_cast<u8*>(joined + 2 * of_tile) + warps * (kDepth * Form::kBytes);
+  u8* staged = sums + (kPacked ? bytes_of_sums(columns, width) : 0);
 
-  // While a step is worked on the next one is on its way: of the other weight, of the warp's next columns, of the block's
-  // next tile.
-  const int steps = static_cast<int>((p.columns + Form::kStep - 1) / Form::kStep);
-  Form next;
-  Reader<Form> first, second;
-  const auto open = [&](i64 number) {
-    if (number >= p.tiles || warp >= steps) return;
-    const Tile tile(p, kWeights == 2 ? 0 : number);
-    first = Reader<Form>(p.factors[tile.which], kWeights == 2 ? number : tile.at, p.columns, lane);
-    if constexpr (kWeights == 2) second = Reader<Form>(p.factors[1], number, p.columns, lane);
-    first.load(warp, &next);
-  };
-  // Weights are on their way while the kernels before this one still run.
-  if (blockIdx.x < p.tiles) {
-    const Tile tile(p, kWeights == 2 ? 0 : blockIdx.x);
-    for (int w = 0; w < kWeights; ++w) {
-      const Reader<Form> early(p.factors[tile.which + w], kWeights == 2 ? blockIdx.x : tile.at, p.columns, lane);
-      for (int step = warp; step < steps && step < warp + 2 * warps; step += warps) early.ask(step);
+  Cursor next(p, warp, lane);
+  {  // Weights are on their way while the kernels before this one still run.
+    Cursor early = next;
+    for (int k = 0; k < kAsked * kUnits && early.there(p); ++k) {
+      early.reader.ask(p, early.unit, early.step, lane);
+      early.advance(p, steps, warp, warps, lane);
     }
   }
   wait_for_earlier();
-  open(blockIdx.x);
-  float* of_blocks = sums + warps * kWeights * kTileRows * kColumns;
-  if constexpr (Form::kMinima) add_blocks(p, of_blocks);
+#if CLIKA_LET
+  let_next_begin();
+#endif
+  const auto copy = [&](int slot) {
+    if (next.there(p)) {
+      next.reader.copy(p, next.unit, next.step, lane, ring + slot * Form::kBytes);
+      next.advance(p, steps, warp, warps, lane);
+    }
+    end_copies();
+  };
+  for (int k = 0; k < kDepth; ++k) copy(k);
+  stage(p, width, staged, sums);
+  __syncthreads();
+  const Inputs inputs(p, width, lane, staged, sums);
+  int slot = 0, turn = 0;
   for (i64 number = blockIdx.x; number < p.tiles; number += gridDim.x) {
-    float total[kWeights][kTiles][4] = {};
+    float total[kUnits][kTiles][4] = {};
     for (int step = warp; step < steps; step += warps) {
 #pragma unroll
-      for (int w = 0; w < kWeights; ++w) {
-        const Form now = next;
-        if (w + 1 < kWeights) second.load(step, &next);
-        else if (step + warps < steps) first.load(step + warps, &next);
-        else open(number + gridDim.x);
-        add_step(now, p, step, lane, inputs, of_blocks, total[w]);
+      for (int u = 0; u < kUnits; ++u) {
+        wait_copies<kDepth - 1>();
+        __syncwarp();
+        Form now;
+        now.load(ring + slot * Form::kBytes, lane);
+        __syncwarp();
+        copy(slot);
+        slot = slot + 1 == kDepth ? 0 : slot + 1;
+        add_step(now, columns, step, inputs, total[u]);
       }
     }
 
+#if !CLIKA_LET
     if (number + gridDim.x >= p.tiles) let_next_begin();
-    if (number != blockIdx.x) __syncthreads();  // the sums of the tile before have been read
+#endif
+    float* tile_sums = joined + turn % 2 * of_tile;
 #pragma unroll
-    for (int w = 0; w < kWeights; ++w) {
-      float* mine = sums + (warp * kWeights + w) * kTileRows * kColumns;
+    for (int u = 0; u < kUnits; ++u) {
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) mine[(g + i / 2 * 8) * kColumns + 8 * n + 2 * t + i % 2] = total[w][n][i];
+        for (int h = 0; h < kSumRows / kUnits / 8; ++h) {
+          float* to = tile_sums + (warp * kSumRows + u * kRows + 8 * h + g) * width + 8 * n + 2 * t;
+          if (8 * n + 2 * t < width) *reinterpret_cast<Floats2*>(to) = {total[u][n][2 * h], total[u][n][2 * h + 1]};
+        }
       }
     }
     __syncthreads();
-    const Tile tile(p, kWeights == 2 ? 0 : number);
-    const i64 row0 = (kWeights == 2 ? number : tile.at) * kTileRows;
-    const i64 rows = p.factors[tile.which].rows;
-    for (int i = threadIdx.x; i < kTileRows * p.tokens; i += blockDim.x) {
-      const int row = i % kTileRows, token = i / kTileRows;
+    const Tile tile(p, number);
+    const i64 row0 = tile.at * kRows, rows = p.factors[tile.which].rows;
+    // Another warp's turn with every tile.
+    const int first = static_cast<int>((threadIdx.x + 32u * static_cast<unsigned>(turn)) % blockDim.x);
+    for (int i = first; i < kRows * p.tokens; i += blockDim.x) {
+      const int row = i % kRows, token = i / kRows;
       if (row0 + row >= rows) continue;
       float result[kWeights];
 #pragma unroll
       for (int w = 0; w < kWeights; ++w) {
         float sum = 0.0f;
         for (int k = 0; k < warps; ++k) {
-          const float* from = sums + ((k * kWeights + w) * kTileRows + row) * kColumns + token * kParts;
+          const float* from = tile_sums + (k * kSumRows + w * kRows + row) * width + token * kParts;
 #pragma unroll
           for (int part = kParts - 1; part >= 0; --part) sum += from[part];
         }
-        result[w] = sum + bias_of(p.factors[tile.which + w], row0 + row);
+        result[w] = sum * kBack + bias_of(p.factors[tile.which + w], row0 + row);
       }
       const float y = kWeights == 2 ? activated(result[0], result[kWeights - 1], p.activation) : result[0];
       static_cast<X*>(p.factors[tile.which].out)[token * rows + row0 + row] = from_float<X>(y);
     }
+    ++turn;
   }
 }

@@ -29,6 +29,13 @@ struct Linear {
   int aligned;     // rows of input and weight lie at multiples of 16 bytes
 };
 
+// Columns of the right operand that are kept, a float32 input's parts among them; pairs of them are.
+constexpr int columns_of(int columns) { return (columns + 1) / 2 * 2; }
+// Room for the sums of blocks of a packed weight's columns.
+constexpr int bytes_of_sums(int columns, int width) { return columns / 4 * width; }
+// Inputs in shared memory: neighbouring rows begin in different banks.
+constexpr int staged_stride(int columns) { return (2 * columns + 127) / 128 * 128 + 64; }
+
 // The gate, which becomes the result, and the other operand of a gated product.
 struct Gated {
   void* gate;

@@ -41,7 +41,7 @@ CLIKA_INLINE void multiply(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, f16
 }
 // 16 bytes of `from`, or of zeros: then nothing is read. Both are aligned to 16 bytes.
 CLIKA_INLINE void copy_async(void* to, const void* from, bool there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(there ? 16 : 0)
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(there ? 16 : 0)
                : "memory");
 }
 CLIKA_INLINE void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }

@@ -87,7 +87,7 @@ struct Codes {
 
   CLIKA_INLINE void load(const u8* step, int lane) {
 #pragma unroll
-    for (int i = 0; i < kLow / 512; ++i) low[i] = load_once(step + 512 * i + 16 * lane);
+    for (int i = 0; i < kLow / 512; ++i) low[i] = words_at(step + 512 * i + 16 * lane);
     if constexpr (kHigh / 128 == 2) {
       const Words2 two = *reinterpret_cast<const Words2*>(step + kLow + 8 * lane);
       high[0] = two.x[0];
@@ -95,39 +95,37 @@ struct Codes {
     } else if constexpr (kHigh != 0) {
 #pragma unroll
       for (int i = 0; i < kHigh / 512; ++i) {
-        const Words4 four = load_once(step + kLow + 512 * i + 16 * lane);
+        const Words4 four = words_at(step + kLow + 512 * i + 16 * lane);
 #pragma unroll
         for (int k = 0; k < 4; ++k) high[4 * i + k] = four.x[k];
       }
     }
   }
-  // The left operands of the two products of block b: codes minus kOffset, as pairs of T.
-  template <class T, int kOffset>
+  // The codes of block b, two in a word, in the order of the left operands of its two products: whole numbers, of which
+  // those of eight bits are 128 more than they are. Without kShifted every second word of nibbles counts 16.
+  template <bool kShifted>
   CLIKA_INLINE void fragments(int b, u32 (&a)[2][4]) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) a[i / 2][2 * (i % 2) + h] = code_pair<T, kOffset>(b, h, i);
+      for (int i = 0; i < 4; ++i) a[i / 2][2 * (i % 2) + h] = code_pair<kShifted>(b, h, i);
     }
   }
 
  private:
-  template <class T, int kOffset>
+  template <bool kShifted>
   CLIKA_INLINE u32 code_pair(int b, int h, int i) const {
     if constexpr (kBits == 8) {
       // With the top bit turned a signed byte is the number plus 128.
-      const u32 word = low[b].x[2 * h + i / 2] ^ 0x80808080u;
-      if constexpr (Pairs<T>::kBase == Pairs<f16>::kBase) {
-        return pair_plus<T>(bytes_from(word, 0x64646464u, 0x4140u + (i % 2) * 0x202u), -1152.0f);
-      } else {  // eight bits do not fit beside the base: by way of float32, whose upper half holds them
-        const int at = 2 * (i % 2);
-        return upper_halves(byte_to_float(word, at, 128.0f), byte_to_float(word, at + 1, 128.0f));
-      }
+      return bytes_from(low[b].x[2 * h + i / 2] ^ 0x80808080u, 0u, 0x4140u + (i % 2) * 0x202u);
+    } else if constexpr (!kShifted) {
+      static_assert(kBits == 4, "bits above the fourth have another place");
+      return low[b / 2].x[b % 2 * 2 + h] >> (i / 2 * 8) & (i % 2 == 0 ? 0x000f000fu : 0x00f000f0u);
     } else {
-      u32 word = and_or(low[b / 2].x[b % 2 * 2 + h] >> (4 * i), 0x000f000fu, Pairs<T>::kBase);
-      if constexpr (kBits == 6) word = and_or(to_bit_four(high[b], 8 * h + 2 * i), 0x00300030u, word);
-      if constexpr (kBits == 5) word = and_or(to_bit_four(high[b / 2], 8 * h + 4 * (b % 2) + i), 0x00100010u, word);
-      return pair_plus<T>(word, -(Pairs<T>::kBaseValue + kOffset));
+      u32 word = low[b / 2].x[b % 2 * 2 + h] >> (4 * i) & 0x000f000fu;
+      if constexpr (kBits == 6) word |= to_bit_four(high[b], 8 * h + 2 * i) & 0x00300030u;
+      if constexpr (kBits == 5) word |= to_bit_four(high[b / 2], 8 * h + 4 * (b % 2) + i) & 0x00100010u;
+      return word;
     }
   }
   static CLIKA_INLINE u32 to_bit_four(u32 word, int from) { return from < 4 ? word << (4 - from) : word >> (from - 4); }
@@ -143,19 +141,19 @@ CLIKA_INLINE void put_short(u8* p, u32 x) {
 
 // Blocks of 32 with one float16, or two: words [g][block], the row's in the low half and that of row + 8 in the high one.
 // A step is 128 columns.
-template <class Published, int kBits, int kOffset, bool kMinimum>
+template <class Published, int kBits, int kLess, bool kMinimum>
 struct TiledBlocks {
   using Block = Published;
   using Plane = Codes<128, kBits, 32>;
-  static constexpr int kStep = 128, kShared = 32;
-  static constexpr bool kMinima = kMinimum, kFolded = false;
+  static constexpr int kStep = 128, kShared = 32, kOffset = kBits == 8 ? 128 : kLess;
+  static constexpr bool kMinima = kMinimum, kFolded = false, kSixteenths = kBits == 4;
   static constexpr int kBytes = Plane::kBytes + (kMinimum ? 256 : 128);
 
   static CLIKA_INLINE int place(int row, int b) { return Plane::kBytes + row % 8 * 16 + b * 4 + row / 8 * 2; }
   static CLIKA_INLINE float value(const u8* step, int row, int c) {
     const u8* d = step + place(row, c / 32);
     const int q = Plane::code(step, row, c);
-    const int code = kBits == 8 ? static_cast<signed char>(q) : q - kOffset;
+    const int code = kBits == 8 ? static_cast<signed char>(q) : q - kLess;
     return kMinimum ? affine(half_at(d), code, -half_at(d + 128)) : times(half_at(d), code);
   }
   // A row of a step from its published blocks, of which `blocks` are there.
@@ -192,9 +190,9 @@ struct TiledBlocks {
     d = *reinterpret_cast<const Words4*>(step + Plane::kBytes + lane / 4 * 16);
     if constexpr (kMinimum) m = *reinterpret_cast<const Words4*>(step + Plane::kBytes + 128 + lane / 4 * 16);
   }
-  template <class T>
+  template <bool kShifted>
   CLIKA_INLINE void fragments(int b, u32 (&a)[2][4]) const {
-    codes.template fragments<T, kOffset>(b, a);
+    codes.template fragments<kShifted>(b, a);
   }
   // Scales and minima of block b: [row or row + 8][16 columns or all]; kFolded: to be multiplied by those of_all.
   CLIKA_INLINE void scales(int b, float (&scale)[2][2], float (&minimum)[2]) const {
@@ -217,8 +215,8 @@ template <class Published, int kBits>
 struct TiledSixBits {
   using Block = Published;
   using Plane = Codes<256, kBits, 32>;
-  static constexpr int kStep = 256, kShared = 32;
-  static constexpr bool kMinima = true, kFolded = true;
+  static constexpr int kStep = 256, kShared = 32, kOffset = 0;
+  static constexpr bool kMinima = true, kFolded = true, kSixteenths = kBits == 4;
   static constexpr int kBytes = Plane::kBytes + 256;
 
   static CLIKA_INLINE int place(int row) { return Plane::kBytes + row % 8 * 32 + row / 8 * 16; }
@@ -255,10 +253,11 @@ struct TiledSixBits {
 #pragma unroll
     for (int h = 0; h < 2; ++h) s[h] = *reinterpret_cast<const Words4*>(step + Plane::kBytes + lane / 4 * 32 + h * 16);
   }
-  template <class T>
+  template <bool kShifted>
   CLIKA_INLINE void fragments(int b, u32 (&a)[2][4]) const {
-    codes.template fragments<T, 0>(b, a);
+    codes.template fragments<kShifted>(b, a);
   }
+  // Whole numbers of six bits are float16 as they are, times 2^-24: of_all makes up for it.
   CLIKA_INLINE void scales(int b, float (&scale)[2][2], float (&minimum)[2]) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -266,15 +265,25 @@ struct TiledSixBits {
       // Four at a time; those of one step are computed once, as b is a constant there.
       const u32 scales = b < 4 ? w[1] & 0x3f3f3f3fu : (w[3] & 0x0f0f0f0fu) | (w[1] >> 2 & 0x30303030u);
       const u32 minima = b < 4 ? w[2] & 0x3f3f3f3fu : (w[3] >> 4 & 0x0f0f0f0fu) | (w[2] >> 2 & 0x30303030u);
-      scale[h][0] = byte_to_float(scales, b % 4);
-      minimum[h] = byte_to_float(minima, b % 4);
+      const u32 two = scales >> b % 2 * 8 & 0x00ff00ffu, less = minima >> b % 2 * 8 & 0x00ff00ffu;
+      scale[h][0] = b % 4 < 2 ? low_half(two) : high_half(two);
+      minimum[h] = b % 4 < 2 ? low_half(less) : high_half(less);
+    }
+  }
+  // A left operand of minima: those of blocks 2 t and 2 t + 1, twice, as whole numbers.
+  CLIKA_INLINE void minima(int t, u32 (&a)[4]) const {
+    const u32 high = t < 2 ? 0u : 0x0f0f0f0fu, low = t < 2 ? 0x3f3f3f3fu : 0x30303030u;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const u32 four = (s[h].x[3] >> 4 & high) | (s[h].x[2] >> (t < 2 ? 0 : 2) & low);
+      a[h] = a[2 + h] = bytes_from(four, 0u, t % 2 == 0 ? 0x4140u : 0x4342u);
     }
   }
   CLIKA_INLINE void of_all(float (&scale)[2], float (&minimum)[2]) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      scale[h] = low_half(s[h].x[0]);
-      minimum[h] = high_half(s[h].x[0]);
+      scale[h] = low_half(s[h].x[0]) * 16777216.0f;
+      minimum[h] = high_half(s[h].x[0]) * 16777216.0f;
     }
   }
 };
@@ -285,8 +294,8 @@ using TiledQ5_K = TiledSixBits<Q5_K, 5>;
 struct TiledQ6_K {
   using Block = Q6_K;
   using Plane = Codes<256, 6, 16>;
-  static constexpr int kStep = 256, kShared = 16;
-  static constexpr bool kMinima = false, kFolded = true;
+  static constexpr int kStep = 256, kShared = 16, kOffset = 32;
+  static constexpr bool kMinima = false, kFolded = true, kSixteenths = false;
   static constexpr int kBytes = Plane::kBytes + 288;
 
   static CLIKA_INLINE int place(int row) { return Plane::kBytes + row % 8 * 32 + row / 8 * 16; }
@@ -324,9 +333,9 @@ struct TiledQ6_K {
     for (int h = 0; h < 2; ++h) s[h] = *reinterpret_cast<const Words4*>(step + Plane::kBytes + lane / 4 * 32 + h * 16);
     d = *reinterpret_cast<const u32*>(step + Plane::kBytes + 256 + lane / 4 * 4);
   }
-  template <class T>
+  template <bool kShifted>
   CLIKA_INLINE void fragments(int b, u32 (&a)[2][4]) const {
-    codes.template fragments<T, 32>(b, a);
+    codes.template fragments<kShifted>(b, a);
   }
   CLIKA_INLINE void scales(int b, float (&scale)[2][2], float (&)[2]) const {
 #pragma unroll

@@ -117,7 +117,7 @@ CLIKA_INLINE void decode_step(const Decode& d, i64 tile, i64 step, i64 steps, in
 #pragma unroll
   for (int b = 0; b < F::kStep / 32; ++b) {
     u32 a[2][4];
-    form.template fragments<bf16>(b, a);
+    form.template fragments<true>(b, a);
     float scale[2][2] = {}, minimum[2] = {};
     form.scales(b, scale, minimum);
     const i64 c = step * F::kStep + 32 * b;
@@ -128,8 +128,8 @@ CLIKA_INLINE void decode_step(const Decode& d, i64 tile, i64 step, i64 steps, in
       for (int i = 0; i < 4; ++i) {
         const u32 pair = a[i / 2][2 * (i % 2) + h];
         const float by = scales[h] * scale[h][F::kShared == 16 ? i / 2 : 0], less = minima[h] * minimum[h];
-        x[2 * i] = by * __uint_as_float(pair << 16);
-        x[2 * i + 1] = by * __uint_as_float(pair & 0xffff0000u);
+        x[2 * i] = by * small_to_float(pair & 0xffffu, F::kOffset);
+        x[2 * i + 1] = by * small_to_float(pair >> 16, F::kOffset);
         if constexpr (F::kMinima) {
           x[2 * i] -= less;
           x[2 * i + 1] -= less;
