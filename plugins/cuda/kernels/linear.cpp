@@ -18,10 +18,10 @@ using clika_device::Linear;
 
 constexpr int kSchemeCount = 64, kWidths = 3;  // 8, 16 or 32 columns of the right operand
 constexpr size_t kScratch = size_t{32} << 20;  // of a dense form: it stays in the second cache
-constexpr int kDepth = 2;                      // steps of 16 rows that a warp has on their way
-// Kernels of linear.cu: [scheme][bfloat16, float16, float32 input][width][shape][inputs where they are, in shared memory].
-enum Shape { kPlain, kGated, kEightRows, kShapes };  // eight rows of a dense weight in a tile instead of 16
-Program* tile_programs[kSchemeCount][3][kWidths][kShapes][2];
+constexpr int kDepth = 2;  // steps of 16 rows that a warp has on their way to shared memory
+// Kernels of linear.cu: [scheme][bfloat16, float16, float32 input][width][plain, gated][inputs where they are, in shared
+// memory].
+Program* tile_programs[kSchemeCount][3][kWidths][2][2];
 Program* gate_values;
 
 struct Job {
@@ -49,7 +49,7 @@ int input_index(int32_t dtype) { return dtype == CLIKA_BFLOAT16 ? 0 : dtype == C
 // Whether linear.cu takes the weight: packed in tiles, or dense in the operand's type.
 bool takes_tiles(const Input& x, const clika_value& weight) {
   // Places within an input are counted in 32 bits, and sums of its blocks lie in shared memory.
-  if (x.columns == 0 || x.columns % 8 != 0 || x.columns > 1 << 16 || !rows_aligned(x) || !at_sixteen(weight.data)) return false;
+  if (x.columns == 0 || x.columns % 8 != 0 || x.columns > 1 << 17 || !rows_aligned(x) || !at_sixteen(weight.data)) return false;
   if (weight.scheme != CLIKA_DENSE) return weight.layout == kTiledLayout;
   const int32_t operand = x.dtype() == CLIKA_FLOAT16 ? CLIKA_FLOAT16 : CLIKA_BFLOAT16;
   return weight.dtype == operand;
@@ -67,41 +67,60 @@ int most_width(int32_t dtype, bool gated, int32_t scheme) {
   const int width = (dtype == CLIKA_FLOAT32 ? 1 : 2) - (gated ? 1 : 0);
   return scheme == CLIKA_DENSE ? std::min(width, 1) : width;
 }
-int rows_of(const clika_value& weight, Shape shape) {
-  return shape == kEightRows || (shape == kGated && weight.scheme == CLIKA_DENSE) ? kTileRows / 2 : kTileRows;
-}
-
-// Warps of a block, the columns of the right operand, and what they take of shared memory.
-struct Room {
+// How a product is launched. Results do not depend on it but for the warps.
+struct Tactic {
   const clika_value& weight;
+  bool gated;
   int warps;
-  int step_columns() const {
-    return weight.scheme != CLIKA_DENSE && clika_block_of(weight.scheme).columns == 256 ? 256 : 128;
-  }
+  bool staged;  // inputs in shared memory
+
+  bool dense() const { return weight.scheme == CLIKA_DENSE; }
+  // A dense weight whose inputs are not staged goes through registers.
+  int depth() const { return dense() && !staged ? 0 : kDepth; }
+  int rows() const { return dense() && gated && staged ? kTileRows / 2 : kTileRows; }
+  int step_columns() const { return !dense() && clika_block_of(weight.scheme).columns == 256 ? 256 : 128; }
   int64_t steps() const { return (weight.shape[1] + step_columns() - 1) / step_columns(); }
-  // Sums of two tiles, the rings of the warps, sums of blocks.
-  int64_t bytes(Shape shape, int64_t columns) const {
-    const int64_t width = clika_device::columns_of(static_cast<int>(columns));
-    const int64_t rows = rows_of(weight, shape) * (shape == kGated ? 2 : 1);
-    const auto of_all = static_cast<int>(weight.shape[1]);
-    const int64_t sums = 2 * warps * rows * width * static_cast<int64_t>(sizeof(float));
-    if (weight.scheme == CLIKA_DENSE) return sums + warps * kDepth * rows * step_columns() * 2;
-    const clika_block block = clika_block_of(weight.scheme);
-    return sums + warps * kDepth * kTileRows * (step_columns() / block.columns) * block.bytes +
-           clika_device::bytes_of_sums(of_all, static_cast<int>(width));
+  int tiles(int64_t of) const { return static_cast<int>((of + rows() - 1) / rows()); }
+  // Shared memory: sums of two tiles, the rings of the warps, sums of blocks, inputs.
+  int64_t shared(int64_t columns) const {
+    const auto all = static_cast<int>(weight.shape[1]);
+    const int width = clika_device::columns_of(static_cast<int>(columns));
+    int64_t bytes = int64_t{2} * warps * rows() * (gated ? 2 : 1) * width * static_cast<int64_t>(sizeof(float));
+    if (dense()) {
+      bytes += warps * depth() * kTileRows * step_columns() * 2;
+    } else {
+      const clika_block block = clika_block_of(weight.scheme);
+      bytes += warps * kDepth * kTileRows * (step_columns() / block.columns) * block.bytes;
+      bytes += clika_device::bytes_of_sums(all, width);
+    }
+    return bytes + (staged ? columns * clika_device::staged_stride(all) : 0);
   }
-  int64_t of_inputs(int64_t columns) const { return columns * clika_device::staged_stride(static_cast<int>(weight.shape[1])); }
 };
-// The warps depend on the device and the columns alone, so that a row's sum is the same in every arrangement of weights and
-// tokens: as few rounds of them as `most` warps need, and no more warps than take part in all of these.
-Room room_of(const Device& device, const Input& x, const clika_value& weight) {
-  Room room{weight, 0};
-  const int64_t steps = room.steps(), columns = parts_of(x);
-  for (int64_t most = 16;; most /= 2) {
-    const int64_t rounds = (steps + most - 1) / most;
-    room.warps = static_cast<int>((steps + rounds - 1) / rounds);
-    if (most == 1 || room.bytes(kGated, columns) <= device.shared_memory()) return room;
+// The warps depend on the device and the weight's columns alone, so that a row's sum is the same in every arrangement of
+// weights and tokens. Of packed weights: as few rounds of them as `most` warps need, and no more warps than take part in all
+// of these.
+Tactic tactic_of(const Device& device, const Input& x, const clika_value& weight, bool gated) {
+  Tactic tactic{weight, true, 0, false};
+  const int64_t steps = tactic.steps();
+  if (tactic.dense()) {
+    tactic.warps = steps > 32 ? 16 : steps > 4 ? 8 : 4;
+  } else {
+    for (int64_t most = 16;; most /= 2) {
+      const int64_t rounds = (steps + most - 1) / most;
+      tactic.warps = static_cast<int>((steps + rounds - 1) / rounds);
+      if (most == 1 || tactic.shared(parts_of(x)) <= device.shared_memory()) break;
+    }
   }
+  tactic.gated = gated;
+  return tactic;
+}
+// Whether inputs are copied into shared memory: where kernels that overlap leave room for them, and, of dense weights, which
+// cost little work, where they are few enough to be worth it.
+bool stages(const Device& device, Tactic tactic, int64_t columns) {
+  if (columns > 8) return false;
+  if (tactic.dense() && columns * tactic.weight.shape[1] * 2 > (tactic.gated ? 16 << 10 : 8 << 10)) return false;
+  tactic.staged = true;
+  return tactic.shared(columns) <= std::min<int64_t>(device.shared_memory(), (kSharedKib - 1) << 10);
 }
 
 Factor factor_of(const Job& job, int64_t token, int32_t dtype) {
@@ -121,17 +140,10 @@ int32_t run_tiles(const clika_call* call, const char* op, const Input& x, const 
   const bool gated = activation >= 0;
   const clika_value& weight = *jobs[0].weight;
   Device& device = device_of(call);
-  const Room room = room_of(device, x, weight);
-  const auto tiles_of = [&](Shape shape) {
-    int64_t tiles = 0;
-    for (int i = 0; i < (gated ? 1 : count); ++i) tiles += (jobs[i].rows() + rows_of(weight, shape) - 1) / rows_of(weight, shape);
-    return tiles;
-  };
-  Shape shape = gated ? kGated : kPlain;
-  if (!gated && weight.scheme == CLIKA_DENSE && tiles_of(kPlain) < device.multiprocessors()) shape = kEightRows;
-  const int64_t tiles = tiles_of(shape), parts = parts_of(x);
+  Tactic tactic = tactic_of(device, x, weight, gated);
+  const int64_t parts = parts_of(x);
   int64_t at_once = (8 << most_width(x.dtype(), gated, weight.scheme)) / parts;
-  while (at_once > 1 && room.bytes(shape, at_once * parts) > device.shared_memory()) at_once /= 2;
+  while (at_once > 1 && tactic.shared(at_once * parts) > device.shared_memory()) at_once /= 2;
   for (int64_t token = 0; token < x.tokens; token += at_once) {
     Linear p{};
     p.input = x.at(token);
@@ -140,18 +152,23 @@ int32_t run_tiles(const clika_call* call, const char* op, const Input& x, const 
     p.count = count;
     p.dtype = x.dtype();
     p.activation = activation;
-    p.tiles = tiles;
-    for (int i = 0; i < count; ++i) p.factors[i] = factor_of(jobs[i], token, x.dtype());
     const int64_t columns = p.tokens * parts;
     const int width = columns <= 8 ? 0 : columns <= 16 ? 1 : 2;
-    // Inputs lie in shared memory as well where kernels that overlap leave room for them.
-    int64_t shared = room.bytes(shape, columns);
-    const bool staged = width == 0 && shared + room.of_inputs(columns) <= std::min(device.shared_memory(), (kSharedKib - 1) << 10);
-    if (staged) shared += room.of_inputs(columns);
-    const int64_t blocks = std::min<int64_t>(tiles, device.multiprocessors());
-    Program* program = tile_programs[weight.scheme][input_index(x.dtype())][width][shape][staged];
-    if (const int32_t status = launch(call, op, program, {static_cast<unsigned>(blocks)}, static_cast<unsigned>(32 * room.warps),
-                                      &p, static_cast<unsigned>(shared))) {
+    tactic.staged = stages(device, tactic, columns);
+    int64_t tiles = 0;
+    for (int i = 0; i < count; ++i) {
+      p.factors[i] = factor_of(jobs[i], token, x.dtype());
+      p.factors[i].tiles = tactic.tiles(jobs[i].rows());
+      if (!gated || i == 0) tiles += p.factors[i].tiles;
+    }
+    // Sixteen warps of a multiprocessor have enough on its way; with a ring fewer do.
+    const int64_t shared = tactic.shared(columns);
+    int64_t resident = std::max(1, (tactic.depth() == 0 ? 16 : 15) / tactic.warps);
+    while (resident > 1 && resident * (shared + 1024) > device.shared_memory()) --resident;
+    const int64_t blocks = std::min<int64_t>(tiles, device.multiprocessors() * resident);
+    Program* program = tile_programs[weight.scheme][input_index(x.dtype())][width][gated][tactic.staged];
+    if (const int32_t status = launch(call, op, program, {static_cast<unsigned>(blocks)},
+                                      static_cast<unsigned>(32 * tactic.warps), &p, static_cast<unsigned>(shared))) {
       return status;
     }
   }
@@ -346,18 +363,17 @@ void add_tiles(Registry& registry, const std::string& form, int scheme) {
   static const std::pair<const char*, int32_t> inputs[] = {
       {"bf16", CLIKA_BFLOAT16}, {"f16", CLIKA_FLOAT16}, {"float", CLIKA_FLOAT32}};
   for (const auto& [name, dtype] : inputs) {
-    for (const Shape shape : {kPlain, kGated, kEightRows}) {
-      if (shape == kEightRows && scheme != CLIKA_DENSE) continue;
-      clika_value weight{};
-      weight.scheme = scheme;
-      for (int width = 0; width <= most_width(dtype, shape == kGated, scheme); ++width) {
+    for (const bool gated : {false, true}) {
+      for (int width = 0; width <= most_width(dtype, gated, scheme); ++width) {
         for (const bool staged : {false, true}) {
           if (staged && width > 0) continue;
+          clika_value weight{};
+          weight.scheme = scheme;
+          const Tactic tactic{weight, gated, 0, staged};
           const std::string defines = "CLIKA_FORM=" + form + " CLIKA_X=" + name + " CLIKA_TILES=" + std::to_string(1 << width) +
-                                      " CLIKA_WEIGHTS=" + (shape == kGated ? "2" : "1") +
-                                      " CLIKA_ROWS=" + std::to_string(rows_of(weight, shape)) +
-                                      " CLIKA_DEPTH=" + std::to_string(kDepth) + " CLIKA_STAGED=" + (staged ? "1" : "0");
-          tile_programs[scheme][input_index(dtype)][width][shape][staged] =
+                                      " CLIKA_WEIGHTS=" + (gated ? "2" : "1") + " CLIKA_ROWS=" + std::to_string(tactic.rows()) +
+                                      " CLIKA_DEPTH=" + std::to_string(tactic.depth()) + " CLIKA_STAGED=" + (staged ? "1" : "0");
+          tile_programs[scheme][input_index(dtype)][width][gated][staged] =
               registry.program("linear", defines, "linear_rows")->begins_early();
         }
       }

@@ -1,8 +1,9 @@
 // Products of few tokens with weights, by tensor cores: rows of a weight are the left operand, tokens the right one.
 //
 // A block takes the rows of a tile (of a gated product: of both weights) after the other, its warps share the columns step
-// by step, and the sums of the warps are added up in order. What a token gets is independent of the others and of their
-// number. Every warp has a ring of steps in shared memory, which are on their way while it works.
+// by step, and the sums of the warps are added up in order. What a token gets is independent of the others, of their number
+// and of where steps and inputs wait: of the warps alone. Every warp has a ring of steps in shared memory, which are on their
+// way while it works, or the next step in registers.
 //
 // Codes of packed weights, which are whole numbers, are the smallest 16-bit floats as they are: the bits of q as bfloat16
 // count q times 2^-133, as float16 q times 2^-24. The tensor cores take them without a conversion, and nothing is rounded
@@ -12,24 +13,15 @@
 //
 // CLIKA_FORM: Dense, or a layout of tiles.cuh; CLIKA_X: bf16, f16 or float, the input's type; CLIKA_TILES: columns of the
 // right operand / 8; CLIKA_WEIGHTS: 1, or 2 of a gated product; CLIKA_ROWS: of a weight in a tile, 16, of a dense one 8 too;
-// CLIKA_STAGED: 1 where shared memory holds the inputs.
+// CLIKA_STAGED: 1 where shared memory holds the inputs; CLIKA_DEPTH: steps in a ring, 0: registers instead.
 #include "functions.cuh"
 #include "tiles.cuh"
 
 using X = CLIKA_X;
 constexpr int kTiles = CLIKA_TILES, kColumns = 8 * kTiles, kWeights = CLIKA_WEIGHTS, kRows = CLIKA_ROWS;
 constexpr bool kStaged = CLIKA_STAGED != 0;
-#ifndef CLIKA_DEPTH
-#define CLIKA_DEPTH 2
-#endif
-#ifndef CLIKA_ASKED
-#define CLIKA_ASKED 2
-#endif
-#ifndef CLIKA_LET
-#define CLIKA_LET 0
-#endif
 constexpr int kDepth = CLIKA_DEPTH;
-constexpr int kAsked = CLIKA_ASKED;
+constexpr int kAsked = 2;  // rounds of steps that are asked for before the kernels before this one are done
 
 template <class A>
 struct OperandOf {
@@ -54,10 +46,10 @@ constexpr int kParts = OperandOf<X>::kParts;
 constexpr bool kBrain = OperandOf<X>::kBrain;  // the operands are bfloat16
 
 
-// A dense weight [rows, columns] of T; rows lie at multiples of 16 bytes. The left operand has 16 rows of it, eight of
-// either weight of a gated product, or eight and none.
+// A dense weight [rows, columns] of T; rows lie at multiples of 16 bytes. The left operand has 16 rows of it, or eight of
+// either weight of a gated product.
 struct Dense {
-  static constexpr int kHalves = kWeights * kRows / 8;
+  static constexpr int kHalves = 2;
   static constexpr int kStep = 128, kShared = 0, kOffset = 0, kBytes = 2048 * kHalves;
   static constexpr bool kMinima = false, kFolded = false, kSixteenths = false;
   Words4 row[4][kHalves];
@@ -71,14 +63,14 @@ struct Dense {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
 #pragma unroll
-      for (int h = 0; h < 2; ++h) a[i / 2][2 * (i % 2) + h] = h < kHalves ? row[b][h < kHalves ? h : 0].x[i] : 0u;
+      for (int h = 0; h < 2; ++h) a[i / 2][2 * (i % 2) + h] = row[b][h].x[i];
     }
   }
   CLIKA_INLINE void scales(int, float (&)[2][2], float (&)[2]) const {}
 };
 using Form = CLIKA_FORM;
 constexpr bool kPacked = Form::kShared != 0;
-constexpr int kUnits = kPacked ? kWeights : 1;  // weights whose steps lie apart
+constexpr int kUnits = kRows == 16 ? kWeights : 1;  // left operands of a step
 constexpr int kBlock = kPacked ? Form::kShared : 32;  // columns of one scale
 // One in a weight's codes counts kTiny, an input kUp: sums are in units of 1 / kBack.
 constexpr float kUp = kPacked && kBrain ? 18446744073709551616.0f : 1.0f;                           // 2^64
@@ -89,17 +81,18 @@ struct alignas(8) Floats2 {
   float x, y;
 };
 
-// The tile's own weight, of all of them, and its place there.
+// The tile that a block is at: its weight, of all of them, and its place there.
 struct Tile {
-  i64 at;
-  int which;
-  CLIKA_INLINE Tile(const Linear& p, i64 tile) : at(tile), which(0) {
+  int at, which;
+  CLIKA_INLINE explicit Tile(const Linear& p) : at(static_cast<int>(blockIdx.x)), which(0) { settle(p); }
+  CLIKA_INLINE void settle(const Linear& p) {
     if constexpr (kWeights == 2) return;
-    for (; which + 1 < p.count; ++which) {
-      const i64 tiles = (p.factors[which].rows + kRows - 1) / kRows;
-      if (at < tiles) return;
-      at -= tiles;
-    }
+    for (; which + 1 < p.count && at >= p.factors[which].tiles; ++which) at -= p.factors[which].tiles;
+  }
+  CLIKA_INLINE bool there(const Linear& p) const { return at < p.factors[which].tiles; }
+  CLIKA_INLINE void advance(const Linear& p) {
+    at += static_cast<int>(gridDim.x);
+    settle(p);
   }
 };
 
@@ -107,20 +100,21 @@ struct Tile {
 template <class F>
 struct Reader {
   const u8* at[kUnits];
-  CLIKA_INLINE void open(const Linear& p, const Tile& tile, int) {
+  CLIKA_INLINE void open(const Linear& p, const Tile& tile, int steps, int) {
 #pragma unroll
     for (int u = 0; u < kUnits; ++u) {
-      at[u] = static_cast<const u8*>(p.factors[tile.which + u].weight) +
-              tile.at * ((static_cast<int>(p.columns) + F::kStep - 1) / F::kStep) * F::kBytes;
+      at[u] = static_cast<const u8*>(p.factors[tile.which + u].weight) + static_cast<i64>(tile.at) * (steps * F::kBytes);
     }
   }
-  CLIKA_INLINE const u8* from(int unit, int step) const {
-    return (unit == 0 ? at[0] : at[kUnits - 1]) + static_cast<i64>(step) * F::kBytes;
-  }
+  CLIKA_INLINE const u8* from(int unit, int step) const { return at[unit] + step * F::kBytes; }
+  CLIKA_INLINE void load(const Linear&, int unit, int step, int lane, F& to) const { to.load(from(unit, step), lane); }
   CLIKA_INLINE void copy(const Linear&, int unit, int step, int lane, u8* to) const {
-    const u8* bytes = from(unit, step);
+    const u8* bytes = from(unit, step) + 16 * lane;
+    to += 16 * lane;
 #pragma unroll
-    for (int i = 16 * lane; i < F::kBytes; i += 512) copy_async(to + i, bytes + i, true);
+    for (int i = 0; i < F::kBytes; i += 512) {
+      if (i + 512 <= F::kBytes || i + 16 * lane < F::kBytes) copy_async(to + i, bytes + i, true);
+    }
   }
   CLIKA_INLINE void ask(const Linear&, int unit, int step, int lane) const {
     if (lane * 128 < F::kBytes) ask_early(from(unit, step) + lane * 128);
@@ -128,53 +122,60 @@ struct Reader {
 };
 template <>
 struct Reader<Dense> {
-  const T* rows[Dense::kHalves];
-  CLIKA_INLINE void open(const Linear& p, const Tile& tile, int lane) {
+  const T* rows[kUnits][2];
+  CLIKA_INLINE void open(const Linear& p, const Tile& tile, int, int lane) {
 #pragma unroll
-    for (int h = 0; h < Dense::kHalves; ++h) {
-      const Factor& f = p.factors[tile.which + (kWeights == 2 ? h : 0)];
-      const i64 row = tile.at * kRows + lane / 4 + (kWeights == 2 ? 0 : 8 * h);
-      rows[h] = static_cast<const T*>(f.weight) + (row < f.rows ? row : f.rows - 1) * p.columns;
+    for (int u = 0; u < kUnits; ++u) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const Factor& f = p.factors[tile.which + (kRows == 16 ? u : h)];
+        const i64 row = static_cast<i64>(tile.at) * kRows + lane / 4 + (kRows == 16 ? 8 * h : 0);
+        rows[u][h] = static_cast<const T*>(f.weight) + (row < f.rows ? row : f.rows - 1) * p.columns;
+      }
     }
   }
-  CLIKA_INLINE void copy(const Linear& p, int, int step, int lane, u8* to) const {
+  CLIKA_INLINE void load(const Linear& p, int unit, int step, int lane, Dense& to) const {
 #pragma unroll
     for (int b = 0; b < 4; ++b) {
       const int k = step * Dense::kStep + 32 * b + 8 * (lane % 4);
 #pragma unroll
-      for (int h = 0; h < Dense::kHalves; ++h) {
-        copy_async(to + 512 * (b * Dense::kHalves + h) + 16 * lane, rows[h] + k, k < p.columns);
-      }
+      for (int h = 0; h < 2; ++h) to.row[b][h] = k < p.columns ? load_once(rows[unit][h] + k) : Words4{};
+    }
+  }
+  CLIKA_INLINE void copy(const Linear& p, int unit, int step, int lane, u8* to) const {
+#pragma unroll
+    for (int b = 0; b < 4; ++b) {
+      const int k = step * Dense::kStep + 32 * b + 8 * (lane % 4);
+#pragma unroll
+      for (int h = 0; h < 2; ++h) copy_async(to + 512 * (2 * b + h) + 16 * lane, rows[unit][h] + k, k < p.columns);
     }
   }
   // A lane's quarter of the 256 bytes of its rows.
-  CLIKA_INLINE void ask(const Linear& p, int, int step, int lane) const {
+  CLIKA_INLINE void ask(const Linear& p, int unit, int step, int lane) const {
     const int k = step * Dense::kStep + 32 * (lane % 4);
 #pragma unroll
-    for (int h = 0; h < Dense::kHalves; ++h) {
-      if (k < p.columns) ask_early(rows[h] + k);
+    for (int h = 0; h < 2; ++h) {
+      if (k < p.columns) ask_early(rows[unit][h] + k);
     }
   }
 };
-// What a warp reads, in order: steps of both weights, of its columns, of the block's tiles.
+// What a warp reads, in order: steps of its columns, of the block's tiles.
 struct Cursor {
   Reader<Form> reader;
-  i64 tile;
-  int unit, step;
-  CLIKA_INLINE Cursor(const Linear& p, int warp, int lane) : tile(blockIdx.x), unit(0), step(warp) { open(p, warp, lane); }
-  CLIKA_INLINE void open(const Linear& p, int warp, int lane) {
-    if (warp >= (p.columns + Form::kStep - 1) / Form::kStep) tile = p.tiles;
-    if (there(p)) reader.open(p, Tile(p, tile), lane);
+  Tile tile;
+  int step;
+  bool there;
+  CLIKA_INLINE Cursor(const Linear& p, int steps, int warp, int lane) : tile(p), step(warp) { open(p, steps, warp, lane); }
+  CLIKA_INLINE void open(const Linear& p, int steps, int warp, int lane) {
+    there = warp < steps && tile.there(p);
+    if (there) reader.open(p, tile, steps, lane);
   }
-  CLIKA_INLINE bool there(const Linear& p) const { return tile < p.tiles; }
   CLIKA_INLINE void advance(const Linear& p, int steps, int warp, int warps, int lane) {
-    if (++unit < kUnits) return;
-    unit = 0;
     step += warps;
     if (step < steps) return;
     step = warp;
-    tile += gridDim.x;
-    open(p, warp, lane);
+    tile.advance(p);
+    open(p, steps, warp, lane);
   }
 };
 
@@ -307,43 +308,57 @@ CLIKA_INLINE float bias_of(const Factor& f, i64 row) {
   }
 }
 
+template <class A>
+CLIKA_INLINE void multiply_more(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, A type) {
+  multiply_from(d, a, b0, b1, d[0], d[1], d[2], d[3], type);
+}
+
 // One step: total[tile of columns] += the weight's numbers times the inputs.
 template <class F>
 CLIKA_INLINE void add_step(const F& form, int columns, int step, const Inputs& inputs, float (&total)[kTiles][4]) {
+  constexpr int kBlocks = F::kStep / 32, kProducts = F::kShared == 16 ? 2 : 1;
   const int t = inputs.lane % 4;
+  const auto inputs_of = [&](int b, int n, u32 (&x)[4]) {
+    const int block = step * kBlocks + b, k = block * 32 + (F::kShared == 16 ? 4 * t : 8 * t);
+    const bool there = F::kStep == 256 || (F::kShared == 0 ? k : block * 32) < columns;  // a step of 256 columns is whole
+    x[0] = x[1] = x[2] = x[3] = 0u;
+    if (there) inputs.eight(n, k, x);
+  };
+  // All of a step's are on their way together, where there are registers for them.
+  u32 early[kTiles == 1 ? kBlocks : 1][4];
+  if constexpr (kTiles == 1) {
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) inputs_of(b, 0, early[b]);
+  }
   // Where a step has one float for all its scales, and one for the minima, they are multiplied by last.
   float codes[kTiles][4] = {};
 #pragma unroll
-  for (int b = 0; b < F::kStep / 32; ++b) {
-    const int block = step * (F::kStep / 32) + b;
-    if (F::kStep != 256 && block * 32 >= columns) break;  // a step of 256 columns is there or not
+  for (int b = 0; b < kBlocks; ++b) {
+    const int block = step * kBlocks + b;
+    if (F::kStep != 256 && block * 32 >= columns) break;
     u32 a[2][4];
     form.template fragments<!(F::kSixteenths && kBrain)>(b, a);
     float scale[2][2], minimum[2];
     form.scales(b, scale, minimum);
-    const int k = block * 32 + (F::kShared == 16 ? 4 * t : 8 * t);
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
-      u32 x[4] = {};
-      if (F::kShared != 0 || k < columns) inputs.eight(n, k, x);
+      u32 other[4];
+      if constexpr (kTiles != 1) inputs_of(b, n, other);
+      const u32(&x)[4] = kTiles == 1 ? early[kTiles == 1 ? b : 0] : other;
       if constexpr (F::kShared == 0 && kParts == 1) {  // no scales
-        multiply(total[n], a[0], x[0], x[1], T{});
-        multiply(total[n], a[1], x[2], x[3], T{});
+        multiply_more(total[n], a[0], x[0], x[1], T{});
+        multiply_more(total[n], a[1], x[2], x[3], T{});
         continue;
       }
       float(&to)[4] = F::kFolded ? codes[n] : total[n];
-      constexpr int kProducts = F::kShared == 16 ? 2 : 1;
 #pragma unroll
       for (int j = 0; j < kProducts; ++j) {
         Floats2 sum = {0.0f, 0.0f};
         if constexpr (kSums && !kSplit) sum = inputs.two(n, block * kProducts + j);
-        float part[4] = {};
-        if constexpr (F::kOffset != 0) {
-          part[0] = part[2] = sum.x;
-          part[1] = part[3] = sum.y;
-        }
-        multiply(part, a[j], x[2 * j], x[2 * j + 1], T{});
-        if constexpr (kProducts == 1) multiply(part, a[1], x[2], x[3], T{});
+        const Floats2 from = F::kOffset != 0 ? sum : Floats2{0.0f, 0.0f};
+        float part[4];
+        multiply_from(part, a[j], x[2 * j], x[2 * j + 1], from.x, from.y, from.x, from.y, T{});
+        if constexpr (kProducts == 1) multiply_more(part, a[1], x[2], x[3], T{});
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           to[i] += F::kShared == 0 ? part[i] : scale[i / 2][j] * part[i];
@@ -359,11 +374,11 @@ CLIKA_INLINE void add_step(const F& form, int columns, int step, const Inputs& i
     if constexpr (kSplit) form.minima(t, pairs);
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
-      float low[4] = {};
+      float low[4];
       if constexpr (kSplit) {
         const Words4 sum = inputs.split(n, step);
-        multiply(low, pairs, sum.x[2], 0u, bf16{});
-        multiply(low, pairs, sum.x[0], sum.x[1], bf16{});
+        multiply_from(low, pairs, sum.x[2], 0u, 0.0f, 0.0f, 0.0f, 0.0f, bf16{});
+        multiply_more(low, pairs, sum.x[0], sum.x[1], bf16{});
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -376,8 +391,9 @@ CLIKA_INLINE void add_step(const F& form, int columns, int step, const Inputs& i
 
 // The sums of a tile over the warps; two tiles take turns in them.
 constexpr int kSumRows = kWeights * kRows;
+static_assert(kDepth % kUnits == 0, "a place in the ring is of one unit");
 // Shared memory: sums of the tiles [2][warp][kSumRows][width], rings [warp][kDepth], sums of blocks, inputs.
-extern "C" __global__ void __launch_bounds__(512) linear_rows(const __grid_constant__ Linear p) {
+extern "C" __global__ void __launch_bounds__(512, 1) linear_rows(const __grid_constant__ Linear p) {
   CLIKA_DYNAMIC_SHARED(memory);
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
   const int g = lane / 4, t = lane % 4;
@@ -388,83 +404,96 @@ extern "C" __global__ void __launch_bounds__(512) linear_rows(const __grid_const
   u8* sums = reinterpret_cast<u8*>(joined + 2 * of_tile) + warps * (kDepth * Form::kBytes);
   u8* staged = sums + (kPacked ? bytes_of_sums(columns, width) : 0);
 
-  Cursor next(p, warp, lane);
+  Cursor ahead(p, steps, warp, lane);
   {  // Weights are on their way while the kernels before this one still run.
-    Cursor early = next;
-    for (int k = 0; k < kAsked * kUnits && early.there(p); ++k) {
-      early.reader.ask(p, early.unit, early.step, lane);
+    Cursor early = ahead;
+    for (int k = 0; k < kAsked && early.there; ++k) {
+#pragma unroll
+      for (int u = 0; u < kUnits; ++u) early.reader.ask(p, u, early.step, lane);
       early.advance(p, steps, warp, warps, lane);
     }
   }
   wait_for_earlier();
-#if CLIKA_LET
-  let_next_begin();
-#endif
-  const auto copy = [&](int slot) {
-    if (next.there(p)) {
-      next.reader.copy(p, next.unit, next.step, lane, ring + slot * Form::kBytes);
-      next.advance(p, steps, warp, warps, lane);
+  if constexpr (kDepth != 0) let_next_begin();
+  Form next;
+  const auto fetch = [&](int slot, int unit) {
+    if (ahead.there) {
+      if constexpr (kDepth == 0) ahead.reader.load(p, unit, ahead.step, lane, next);
+      else ahead.reader.copy(p, unit, ahead.step, lane, ring + slot * Form::kBytes);
+      if (unit == kUnits - 1) ahead.advance(p, steps, warp, warps, lane);
     }
-    end_copies();
+    if constexpr (kDepth != 0) end_copies();
   };
-  for (int k = 0; k < kDepth; ++k) copy(k);
-  stage(p, width, staged, sums);
-  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < (kDepth == 0 ? 1 : kDepth); ++k) fetch(k, k % kUnits);
+  if constexpr (kStaged || kSums) {
+    stage(p, width, staged, sums);
+    __syncthreads();
+  }
   const Inputs inputs(p, width, lane, staged, sums);
-  int slot = 0, turn = 0;
-  for (i64 number = blockIdx.x; number < p.tiles; number += gridDim.x) {
+  int slot = 0, turn = 0, half = 0;
+  for (Tile tile(p); tile.there(p);) {
     float total[kUnits][kTiles][4] = {};
     for (int step = warp; step < steps; step += warps) {
 #pragma unroll
       for (int u = 0; u < kUnits; ++u) {
-        wait_copies<kDepth - 1>();
-        __syncwarp();
         Form now;
-        now.load(ring + slot * Form::kBytes, lane);
-        __syncwarp();
-        copy(slot);
-        slot = slot + 1 == kDepth ? 0 : slot + 1;
+        if constexpr (kDepth == 0) {
+          now = next;
+          fetch(0, (u + 1) % kUnits);
+        } else {
+          wait_copies<kDepth - 1>();
+          __syncwarp();
+          now.load(ring + slot * Form::kBytes, lane);
+          __syncwarp();
+          fetch(slot, u);
+          slot = slot + 1 == kDepth ? 0 : slot + 1;
+        }
         add_step(now, columns, step, inputs, total[u]);
       }
     }
 
-#if !CLIKA_LET
-    if (number + gridDim.x >= p.tiles) let_next_begin();
-#endif
-    float* tile_sums = joined + turn % 2 * of_tile;
+    const Tile done = tile;
+    tile.advance(p);
+    if constexpr (kDepth == 0) {
+      if (!tile.there(p)) let_next_begin();
+    }
+    float* tile_sums = joined + half;
+    half = of_tile - half;
 #pragma unroll
     for (int u = 0; u < kUnits; ++u) {
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
-        for (int h = 0; h < kSumRows / kUnits / 8; ++h) {
+        for (int h = 0; h < 2; ++h) {
           float* to = tile_sums + (warp * kSumRows + u * kRows + 8 * h + g) * width + 8 * n + 2 * t;
           if (8 * n + 2 * t < width) *reinterpret_cast<Floats2*>(to) = {total[u][n][2 * h], total[u][n][2 * h + 1]};
         }
       }
     }
     __syncthreads();
-    const Tile tile(p, number);
-    const i64 row0 = tile.at * kRows, rows = p.factors[tile.which].rows;
     // Another warp's turn with every tile.
-    const int first = static_cast<int>((threadIdx.x + 32u * static_cast<unsigned>(turn)) % blockDim.x);
-    for (int i = first; i < kRows * p.tokens; i += blockDim.x) {
+    int first = static_cast<int>(threadIdx.x) + 32 * turn;
+    if (first >= static_cast<int>(blockDim.x)) first -= static_cast<int>(blockDim.x);
+    turn = turn + 1 == warps ? 0 : turn + 1;
+    const int row0 = done.at * kRows, row_end = static_cast<int>(p.factors[done.which].rows) - row0;
+    for (int i = first; i < kRows * static_cast<int>(p.tokens); i += blockDim.x) {
       const int row = i % kRows, token = i / kRows;
-      if (row0 + row >= rows) continue;
+      if (row >= row_end) continue;
       float result[kWeights];
 #pragma unroll
       for (int w = 0; w < kWeights; ++w) {
+        const float* from = tile_sums + (w * kRows + row) * width + token * kParts;
         float sum = 0.0f;
-        for (int k = 0; k < warps; ++k) {
-          const float* from = tile_sums + (k * kSumRows + w * kRows + row) * width + token * kParts;
+#pragma unroll 8
+        for (int k = 0; k < warps; ++k, from += kSumRows * width) {
 #pragma unroll
           for (int part = kParts - 1; part >= 0; --part) sum += from[part];
         }
-        result[w] = sum * kBack + bias_of(p.factors[tile.which + w], row0 + row);
+        result[w] = sum * kBack + bias_of(p.factors[done.which + w], row0 + row);
       }
       const float y = kWeights == 2 ? activated(result[0], result[kWeights - 1], p.activation) : result[0];
-      static_cast<X*>(p.factors[tile.which].out)[token * rows + row0 + row] = from_float<X>(y);
+      static_cast<X*>(p.factors[done.which].out)[token * p.factors[done.which].rows + row0 + row] = from_float<X>(y);
     }
-    ++turn;
   }
 }

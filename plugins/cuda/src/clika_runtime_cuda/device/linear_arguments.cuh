@@ -15,6 +15,7 @@ struct Factor {
   void* out;
   i64 rows;
   int bias_dtype;
+  int tiles;  // that linear.cu divides the rows into
 };
 
 // input [tokens, columns] times up to four weights of one form; of a gated product the gate, then the other.
@@ -22,7 +23,6 @@ struct Linear {
   const void* input;
   Factor factors[kMostFactors];
   i64 columns, tokens;
-  i64 tiles;  // of 16 rows, of all weights together; of a gated product of one
   int count;
   int dtype;       // of input and results
   int activation;  // of a gated product: 0 silu, 1 gelu, 2 gelu in its tanh form

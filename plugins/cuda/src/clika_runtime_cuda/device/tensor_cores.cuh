@@ -39,6 +39,17 @@ CLIKA_INLINE void multiply(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, f16
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+// d = c + a b. Not volatile: the compiler may have several on their way.
+CLIKA_INLINE void multiply_from(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, float c0, float c1, float c2, float c3, bf16) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(c0), "f"(c1), "f"(c2), "f"(c3));
+}
+CLIKA_INLINE void multiply_from(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, float c0, float c1, float c2, float c3, f16) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(c0), "f"(c1), "f"(c2), "f"(c3));
+}
 // 16 bytes of `from`, or of zeros: then nothing is read. Both are aligned to 16 bytes.
 CLIKA_INLINE void copy_async(void* to, const void* from, bool there) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(there ? 16 : 0)
@@ -74,6 +85,12 @@ CLIKA_INLINE u32 pair(float low, float high, f16) {
 template <class T>
 CLIKA_INLINE void multiply(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, T) {
   multiply_emulated(d, a, b0, b1, [](u32 bits) { return to_float(T{static_cast<u16>(bits)}); });
+}
+template <class T>
+CLIKA_INLINE void multiply_from(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, float c0, float c1, float c2, float c3, T type) {
+  const float c[4] = {c0, c1, c2, c3};
+  for (int i = 0; i < 4; ++i) d[i] = c[i];
+  multiply(d, a, b0, b1, type);
 }
 template <class T>
 CLIKA_INLINE u32 pair(float low, float high, T) {

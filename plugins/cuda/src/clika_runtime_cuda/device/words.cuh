@@ -8,6 +8,18 @@ struct alignas(8) Words2 {
   u32 x[2];
 };
 CLIKA_INLINE Words4 words_at(const void* p) { return *static_cast<const Words4*>(p); }
+// 16 bytes that nobody reads again: they leave the first cache to the activations.
+CLIKA_INLINE Words4 load_once(const void* p) {
+#if defined(CLIKA_EMULATED)
+  return words_at(p);
+#else
+  Words4 x;
+  asm("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(x.x[0]), "=r"(x.x[1]), "=r"(x.x[2]), "=r"(x.x[3])
+      : "l"(p));
+  return x;
+#endif
+}
 
 // Bytes of two words, picked by the digits of `which`: 0 .. 3 are a's, 4 .. 7 b's.
 CLIKA_INLINE u32 bytes_from(u32 a, u32 b, u32 which) { return __byte_perm(a, b, which); }
