@@ -26,6 +26,7 @@ COUNTED = [
             "additionalProperties": False,
         }
     ),
+    ConstraintSpec.json_schema({"type": "array", "items": {"type": "string", "maxLength": 25}}),
 ]
 
 

@@ -17,6 +17,7 @@ from clika_runtime._native import _core
 from clika_runtime.errors import ClikaRTError, InvalidArgumentError, told
 from clika_runtime.tokenizer import Tokenizer
 
+from .classes import ClassState, class_state
 from .library import Vocabulary, compile_grammar, library
 from .spec import ConstraintSpec
 
@@ -32,6 +33,8 @@ ALONE = 0.0002
 MAX_THREADS = 32
 
 Masks = NDArray[np.int32]
+#: Words that have one bit each.
+_BITS = (1 << np.arange(32, dtype=np.uint32)).view(np.int32)
 
 
 def mask_words(vocab_size: int) -> int:
@@ -47,6 +50,7 @@ class Constraint:
         self.spec = spec
         self._vocabulary = vocabulary
         self._matcher = compile_grammar(vocabulary, spec)
+        self._by_class = class_state(vocabulary, spec)
         self._lock = threading.Lock()
         #: Set when the bounds of a step were passed: what it has grown to is not kept then.
         self.exhausted = False
@@ -59,7 +63,8 @@ class Constraint:
     def start(self) -> ConstraintState:
         """A state at the beginning of a text."""
         with self._lock:
-            return ConstraintState(self, self._matcher.deep_copy())
+            by_class = self._by_class and self._by_class.fork()
+            return ConstraintState(self, self._matcher.deep_copy(), by_class)
 
     def __repr__(self) -> str:
         return f"Constraint({self.spec.kind}, {self.spec.text[:60]!r})"
@@ -72,12 +77,15 @@ class ConstraintState:
     text, that space is a byte too.)
     """
 
-    __slots__ = ("_constraint", "_matcher", "_taken", "_vocabulary")
+    __slots__ = ("_by_class", "_constraint", "_matcher", "_taken", "_vocabulary")
 
-    def __init__(self, constraint: Constraint, matcher: Any, taken: int = 0) -> None:
+    def __init__(
+        self, constraint: Constraint, matcher: Any, by_class: ClassState | None, taken: int = 0
+    ) -> None:
         self._constraint = constraint
         self._vocabulary = constraint._vocabulary
         self._matcher = matcher
+        self._by_class = by_class
         self._taken = taken
 
     @property
@@ -120,6 +128,8 @@ class ConstraintState:
                 f"constraint: token {index} ({self._vocabulary.tokens[index]!r:.60}) does not "
                 f"follow here"
             )
+        if self._by_class is not None:
+            self._by_class.accept(index)
         self._taken += 1
 
     def first_admitted(self, tokens: Sequence[int]) -> int:
@@ -157,6 +167,8 @@ class ConstraintState:
         if count and not self._matcher.rollback(count):
             self._check()
             raise InvalidArgumentError(f"constraint: rollback of {count} tokens is not possible")
+        if self._by_class is not None:
+            self._by_class.rollback(count)
         self._taken -= count
 
     @staticmethod
@@ -170,7 +182,8 @@ class ConstraintState:
 
     def fork(self) -> ConstraintState:
         """A second state at the same place."""
-        return ConstraintState(self._constraint, self._matcher.deep_copy(), self._taken)
+        by_class = self._by_class and self._by_class.fork()
+        return ConstraintState(self._constraint, self._matcher.deep_copy(), by_class, self._taken)
 
     def _check(self) -> None:
         error = _failure(self._matcher)
@@ -180,6 +193,8 @@ class ConstraintState:
 
 
 def _checked(token: Any, size: int) -> int:
+    if type(token) is int and 0 <= token < size:
+        return token
     try:
         index = int(token.__index__())
     except (AttributeError, TypeError):
@@ -215,85 +230,83 @@ def fill_masks(
     passed; their rows are zero, other rows are not concerned. `InvalidArgumentError` for an array
     that does not fit.
     """
-    first = next((state for state in states if state is not None), None)
     counts = [1] * len(states) if drafts is None else [1 + len(draft) for draft in drafts]
     if len(counts) != len(states):
         raise InvalidArgumentError(
             f"fill_masks: {len(states)} states and {len(counts)} drafts are given"
         )
-    _check_masks(masks, sum(counts), None if first is None else mask_words(first.vocab_size))
-    work: list[tuple[Any, ...]] = []
-    errors: dict[int, ClikaRTError] = {}
-    owners = []
+    vocabulary = next((state._vocabulary for state in states if state is not None), None)
+    _check_masks(masks, sum(counts), None if vocabulary is None else mask_words(vocabulary.size))
+    work: list[_Item] = []
+    failed: list[tuple[int, int, int, ConstraintState]] = []
     row = 0
-    for index, (state, count) in enumerate(zip(states, counts, strict=True)):
-        if state is None:
+    for index, state in enumerate(states):
+        count = counts[index]
+        if state is None or vocabulary is None:
             masks[row : row + count] = -1
+        elif state._vocabulary.size != vocabulary.size:
+            raise InvalidArgumentError("fill_masks: the states are for different vocabularies")
+        elif state._matcher.is_error():
+            failed.append((index, row, count, state))
         else:
-            if first is None or state.vocab_size != first.vocab_size:
-                raise InvalidArgumentError("fill_masks: the states are for different vocabularies")
-            error = _failure(state._matcher)
-            if error is not None:
-                errors[index] = error
-                masks[row : row + count] = 0
-            elif drafts is None:
-                work.append((state._matcher, row))
-                owners.append((index, row, count, state))
-            else:
-                work.append((state._matcher, row, list(drafts[index])))
-                owners.append((index, row, count, state))
+            work.append((state, row, () if drafts is None else drafts[index], index))
         row += count
-    if work:
-        _compute(work, masks, first, drafts is not None)
-    for index, row, count, state in owners:
+    if vocabulary is not None and work:
+        _compute(work, masks, vocabulary)
+    for state, row, draft, index in work:
+        if state._matcher.is_error():
+            state._constraint.exhausted = True
+            failed.append((index, row, 1 + len(draft), state))
+    errors: dict[int, ClikaRTError] = {}
+    for index, row, count, state in failed:
+        masks[row : row + count] = 0
         error = _failure(state._matcher)
         if error is not None:
-            state._constraint.exhausted = True
             errors[index] = error
-            masks[row : row + count] = 0
     return errors
 
 
-def _compute(
-    work: list[tuple[Any, ...]], masks: Masks, first: ConstraintState | None, drafted: bool
-) -> None:
-    assert first is not None
-    vocabulary = first._vocabulary
+#: A state, its first row, the draft that it is asked along, and its place among all states.
+_Item = tuple[ConstraintState, int, Sequence[int], int]
+
+
+def _compute(work: Sequence[_Item], masks: Masks, vocabulary: Vocabulary) -> None:
     target = masks
     words = mask_words(len(vocabulary.tokens))
     if words != masks.shape[1]:  # the end has a word of its own
         target = np.zeros((masks.shape[0], words), np.int32)
-    along = [item for item in work if drafted and item[2]]
-    for item in along:
-        row = item[1]
-        target[row : row + 1 + len(item[2])] = 0
-    if along:
-        _executor().unsafe_compute_mask_ptr_with_draft_token(
-            along, target.ctypes.data, words * 4, len(target)
-        )
-    alone = [item[:2] for item in work if not drafted or not item[2]]
-    start = target.ctypes.data
-    limit = time.perf_counter() + ALONE
-    for done, (matcher, row) in enumerate(alone):
-        forced = matcher.compute_ff_tokens()
+    along = []
+    alone = []
+    for state, row, draft, _ in work:
+        if draft:
+            target[row : row + 1 + len(draft)] = 0
+            along.append((state._matcher, row, list(draft)))
+            continue
+        known = None if state._by_class is None else state._by_class.mask()
+        if known is not None:
+            target[row] = known
+            continue
+        forced = state._matcher.compute_ff_tokens()
         if forced:  # one token alone may come next
             target[row] = 0
-            target.view(np.uint32)[row, forced[0] // 32] = 1 << forced[0] % 32
-        elif done + 1 < len(alone) and time.perf_counter() > limit:
-            _executor().unsafe_compute_mask_ptr(alone[done:], start, words * 4, len(target))
-            break
+            target[row, forced[0] // 32] = _BITS[forced[0] % 32]
         else:
-            matcher.unsafe_compute_mask_ptr(start + row * words * 4, words * 4)
+            alone.append((state._matcher, row))
+    start, pitch = target.ctypes.data, 4 * words
+    if along:
+        _executor().unsafe_compute_mask_ptr_with_draft_token(along, start, pitch, len(target))
+    limit = time.perf_counter() + ALONE
+    for done, (matcher, row) in enumerate(alone):
+        if done + 1 < len(alone) and time.perf_counter() > limit:
+            _executor().unsafe_compute_mask_ptr(alone[done:], start, pitch, len(target))
+            break
+        matcher.unsafe_compute_mask_ptr(start + row * pitch, pitch)
     if vocabulary.padded:
-        rows = [row for item in work for row in range(item[1], item[1] + _rows(item, drafted))]
+        rows = [place for _, row, draft, _ in work for place in range(row, row + 1 + len(draft))]
         if target is not masks:
             masks[rows] = target[rows, :-1]
         else:
             masks[rows, -1] &= np.int32((1 << (vocabulary.size % 32)) - 1)
-
-
-def _rows(item: tuple[Any, ...], drafted: bool) -> int:
-    return 1 + len(item[2]) if drafted else 1
 
 
 def _check_masks(masks: Any, rows: int, words: int | None) -> None:

@@ -6,7 +6,7 @@ import json
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +15,14 @@ from clika_runtime.tokenizer import Tokenizer
 
 from .spec import ConstraintSpec
 
-__all__ = ["Vocabulary", "check_constraint", "compile_grammar", "library"]
+__all__ = [
+    "Vocabulary",
+    "check_constraint",
+    "compile_grammar",
+    "compile_over",
+    "library",
+    "native_vocabulary",
+]
 
 #: White space within JSON: a space, or a line break with its indentation.
 _SPACE = r"( |\n[ \t]{0,24})?"
@@ -36,7 +43,14 @@ _CLASS = re.compile(
 )
 _SLICE = 16  # characters: few tokens are longer
 _MAX_SLICES = 6
-_KEPT_SLICED = 8
+# Texts of JSON that are counted: a state admits a slice whole while so many characters may follow.
+_TEXT = r'[^"\\\x00-\x1F\x7F]'
+_TEXT_SLICES = (
+    r"[\x20\x0A\x0D\x09]+",
+    *(f"{_TEXT}{{1,{most}}}" for most in (3, 6, 9, 12, 15, 20, 30)),
+    f"{_TEXT}+",
+)
+_KEPT_MADE = 8
 
 _KEPT_TEXTS = 4096  # of forced texts, how they are spelled
 _AHEAD = 96  # bytes of a forced text that are spelled at a time
@@ -98,44 +112,72 @@ class Vocabulary:
         bos = tokenizer.bos_id
         if bos is not None and bos >= size:
             bos = None
-        source = _Source(tokens, sorted(special), ends[0], bos)
-        source.encode = _encoder(tokenizer, tokens, spelled)
-        lib = library()
         self.tokens = tokens
-        self.native = lib.LLTokenizer(
-            lib.TokenizerWrapper(source), n_vocab=len(tokens), eos_token=ends
+        self.special = frozenset(special)
+        self.native_ends = tuple(ends)
+        self.native = native_vocabulary(
+            tokens, special, ends, bos, _encoder(tokenizer, tokens, spelled)
         )
-        self._sliced: OrderedDict[tuple[str, ...], Any] = OrderedDict()
+        self._made: OrderedDict[Hashable, Any] = OrderedDict()
         self._lock = threading.Lock()
+
+    def kept(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What was made out of the vocabulary under a key; made where it is not there."""
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = make()
+                while len(self._made) > _KEPT_MADE:
+                    self._made.popitem(last=False)
+            self._made.move_to_end(key)
+            return self._made[key]
 
     def sliced(self, slices: tuple[str, ...]) -> Any:
         """The native vocabulary with sets of tokens of its own: where a state admits the whole
         expression of such a slice, its tokens are admitted without a look at each."""
         if not slices:
             return self.native
-        with self._lock:
-            found = self._sliced.get(slices)
-            if found is None:
-                try:
-                    found = self.native.with_slices(list(slices))
-                except (ValueError, RuntimeError):  # no expression, or over the bounds
-                    found = self.native
-                self._sliced[slices] = found
-                while len(self._sliced) > _KEPT_SLICED:
-                    self._sliced.popitem(last=False)
-            self._sliced.move_to_end(slices)
-            return found
+
+        def make() -> Any:
+            try:
+                return self.native.with_slices(list(slices))
+            except (ValueError, RuntimeError):  # no expression, or over the bounds
+                return self.native
+
+        return self.kept(slices, make)
+
+
+def native_vocabulary(
+    tokens: list[bytes],
+    special: Iterable[int],
+    ends: Sequence[int],
+    bos: int | None,
+    encode: Callable[[bytes], list[int]],
+    **options: Any,
+) -> Any:
+    """The library's vocabulary: bytes of the tokens, ids of special ones, those that end a text,
+    the one that begins it, and how bytes are spelled."""
+    lib = library()
+    source = _Source(tokens, sorted(special), ends[0], bos, encode)
+    wrapper = lib.TokenizerWrapper(source)
+    return lib.LLTokenizer(wrapper, n_vocab=len(tokens), eos_token=list(ends), **options)
 
 
 class _Source:
     """The attributes that ``llguidance.TokenizerWrapper`` reads."""
 
-    def __init__(self, tokens: list[bytes], special: list[int], eos: int, bos: int | None) -> None:
+    def __init__(
+        self,
+        tokens: list[bytes],
+        special: list[int],
+        eos: int,
+        bos: int | None,
+        encode: Callable[[bytes], list[int]],
+    ) -> None:
         self.tokens = tokens
         self.special_token_ids = special
         self.eos_token_id = eos
         self.bos_token_id = bos
-        self.encode: Callable[[bytes], list[int]] = lambda data: []
+        self.encode = encode
 
     def __call__(self, data: bytes | str) -> list[int]:
         return self.encode(data.encode() if isinstance(data, str) else data)
@@ -228,10 +270,14 @@ def _checked_grammar(spec: ConstraintSpec) -> str:
 def compile_grammar(vocabulary: Vocabulary, spec: ConstraintSpec) -> Any:
     """The library's matcher at the start of a text. `InvalidArgumentError` says why a constraint
     cannot be compiled."""
+    return compile_over(vocabulary.sliced(_slices(library(), spec)), spec)
+
+
+def compile_over(native: Any, spec: ConstraintSpec) -> Any:
+    """`compile_grammar` for one of the library's vocabularies."""
     lib = library()
     grammar = _checked_grammar(spec)
     made: list[Any] = []
-    native = vocabulary.sliced(_slices(lib, spec))
 
     def make() -> None:
         made.append(lib.LLMatcher(native, grammar, log_level=0, limits=limits()))
@@ -284,6 +330,8 @@ def _slices(lib: Any, spec: ConstraintSpec) -> tuple[str, ...]:
                     counted[f"{match['set']}{{1,{_SLICE}}}"] = None
             if len(counted) == _MAX_SLICES:
                 break
+    if spec.kind == "json_schema" and '"maxLength"' in spec.text:
+        return (*counted, *_TEXT_SLICES)
     if not counted:
         return ()
     # The library's own are for the texts of JSON.
