@@ -22,12 +22,15 @@ from .cache import CacheStep, KVCache
 from .knobs import MAX_BIASES, MAX_DRAFT
 from .sampling import GREEDY, Ahead, Choice, Sampling, TokenLogprob, look
 from .step_inputs import (
+    NO_WISHES,
     SamplingArrays,
     StepMemory,
+    Wishes,
     choose,
     mask_words,
     sampling_inputs,
     sampling_specs,
+    set_mask,
     tensors_of,
 )
 
@@ -53,23 +56,20 @@ _Row = tuple[Sampling, int, Choice | Ahead | None]
 class PlanClass(NamedTuple):
     """What a plan serves: ``decode`` (one token per sequence, an id each), ``verify`` (any tokens,
     an id behind each of them), ``sample`` (any tokens, ids for the rows wanted), ``fill`` (any
-    tokens, nothing wanted), ``logits`` (any tokens, logits of the rows wanted). ``adjusts`` and
-    ``logprobs`` say what `choose` does beside sampling; one row that asks for it is enough, and
-    costs the others nothing in their results. ``logits``: the step tells the logits that it chose
-    by, too."""
+    tokens, nothing wanted), ``logits`` (any tokens, logits of the rows wanted); and how."""
 
     kind: str
     tokens: int
     batch: int
-    adjusts: bool = False
-    logprobs: bool = False
-    logits: bool = False
+    wishes: Wishes = NO_WISHES
 
 
 class _Buffers:
     """The memory of decode steps, reused while their shapes stay."""
 
-    def __init__(self, batch: int, width: int, adjusts: bool, vocabulary: int, device: Any) -> None:
+    def __init__(
+        self, batch: int, width: int, wishes: Wishes, vocabulary: int, device: Any
+    ) -> None:
         import numpy as np
 
         self.memory = StepMemory(
@@ -81,10 +81,10 @@ class _Buffers:
                 ("block_table", "int32", (batch, width)),
                 ("cu_seqlens", "int32", (batch + 1,)),
                 ("kv_lens", "int32", (batch,)),
-                *sampling_specs(batch, adjusts, vocabulary),
+                *sampling_specs(batch, wishes, vocabulary),
             ],
         )
-        self.sampling = SamplingArrays(batch, adjusts, vocabulary, self.memory)
+        self.sampling = SamplingArrays(batch, wishes, vocabulary, self.memory)
         self.step: StepArrays | None = None  # whose block table stands in the array
         self.memory.arrays["cu_seqlens"][:] = np.arange(batch + 1)
 
@@ -128,7 +128,7 @@ class _Again:
     def run(self, work: Sequence[Work], _: StepArrays) -> list[int]:
         """The step that was written into the arrays."""
         self._memory.send()
-        return _results(self._plan.run(self._inputs), work, False, False)
+        return _results(self._plan.run(self._inputs), work, NO_WISHES)
 
 
 class Engine:
@@ -153,7 +153,7 @@ class Engine:
         self.lock = threading.RLock()
         self.compiled = 0  # plans made so far
         self._plans: OrderedDict[PlanClass, Any] = OrderedDict()
-        self._buffers: OrderedDict[tuple[int, int, bool], _Buffers] = OrderedDict()
+        self._buffers: OrderedDict[tuple[int, int, bool, bool], _Buffers] = OrderedDict()
         self._again: _Again | None = None  # where the plan used last is that of a decode step
 
     # ---- classes
@@ -165,15 +165,7 @@ class Engine:
             f"Engine: a step of {batch} sequences; at most {BATCH_BUCKETS[-1]}"
         )
 
-    def plan(
-        self,
-        kind: str,
-        tokens: int,
-        batch: int,
-        adjusts: bool = False,
-        logprobs: bool = False,
-        logits: bool = False,
-    ) -> Any:
+    def plan(self, kind: str, tokens: int, batch: int, wishes: Wishes = NO_WISHES) -> Any:
         """The plan of a step's class, compiled on first need."""
         self._again = None
         bucket = self._batch_bucket(batch)
@@ -186,7 +178,7 @@ class Engine:
         else:
             # More sequences decode in this step than a chunk has tokens.
             width = 1 << (tokens - 1).bit_length()
-        key = PlanClass(kind, width, bucket, adjusts, logprobs, logits)
+        key = PlanClass(kind, width, bucket, wishes)
         found = self._plans.get(key)
         if found is None:
             found = self._compile(key)
@@ -241,12 +233,12 @@ class Engine:
                 given("row_bounds", crt.int32, bound)
         if chooses:
             sizes = {"rows": wanted}
-            if key.adjusts:
+            if key.wishes.adjusts:
                 rows = key.tokens if every else key.batch
                 listed = rows * self.cache.config.max_tokens
                 sizes["history"] = size("history", max(256, 1 << (listed - 1).bit_length()))
                 sizes["biases"] = size("biases", rows * MAX_BIASES)
-            for name, kind, dims in sampling_inputs(key.adjusts, self.model.vocab_size):
+            for name, kind, dims in sampling_inputs(key.wishes, self.model.vocab_size):
                 given(name, getattr(crt, kind), *(sizes.get(dim) or (dim, None) for dim in dims))
         names = [spec.name for spec in specs]
         pools = self.cache.pools  # made before the trace, so that they are there between runs
@@ -256,16 +248,14 @@ class Engine:
             if not chooses:
                 return [self._forward(of, key.kind, pools)]
             logits = self._forward(of, "logits", pools)
-            top = self.top_logprobs if key.logprobs else None
-            found = choose(of, logits, key.adjusts, top)
-            return [*found, logits] if key.logits else found
+            return choose(of, logits, key.wishes, self.top_logprobs)
 
         outputs = ["result"]
-        if key.adjusts:
+        if key.wishes.adjusts:
             outputs += ["mu"]
-        if key.logprobs:
+        if key.wishes.logprobs:
             outputs += ["logprobs", "top_logprobs", "top_ids"]
-        if key.logits:
+        if key.wishes.logits:
             outputs += ["logits"]
         graph = crt.trace(
             forward,
@@ -327,31 +317,29 @@ class Engine:
 
     def _decode(self, work: Sequence[Work], arrays: StepArrays) -> list[int]:
         batch, width = arrays.block_table.shape
-        adjusts, logprobs = _wishes(work)
+        wishes = _wishes(work)
         if self.device.type != "cpu":
             # Fewer shapes, each of which is a graph of the device.
             longest = self.cache.config.blocks_per_sequence
             width = min(1 << (width - 1).bit_length(), longest)
-        buffers = self._decode_buffers(batch, width, adjusts)
+        buffers = self._decode_buffers(batch, width, wishes)
         inputs = buffers.set(work, arrays)
-        late = [row for row, item in enumerate(work) if item.late]
-        plan = self.plan("decode", batch, batch, adjusts, logprobs, bool(late))
+        plan = self.plan("decode", batch, batch, wishes)
         results = plan.run(inputs)
-        logits = results.pop() if late else None
+        logits = results.pop() if wishes.logits else None
         # The read waits for the step, so the arrays may be written again after it.
-        ids = _results(results, work, adjusts, logprobs)
-        if late:
-            self._look_late(work, late, ids, logits)
+        ids = _results(results, work, wishes)
+        if wishes.logits:
+            self._look_late(work, ids, logits)
         if all(item.choice is None for item in work):
             self._again = _Again(work, arrays, buffers, plan, self.cache)
         return ids
 
-    def _look_late(
-        self, work: Sequence[Work], late: Sequence[int], ids: list[int], logits: Any
-    ) -> None:
+    def _look_late(self, work: Sequence[Work], ids: list[int], logits: Any) -> None:
         """Asks the masks about the tokens that were found. Where one is not admitted: about the
         next likeliest, and if it is none of those either, the mask is made and the row chosen
         again. -1 where asking failed, which is the choice's ``failure``."""
+        late = [row for row, item in enumerate(work) if item.late]
         wrong = self._not_admitted(work, late, [(ids[row],) for row in late], ids)
         if wrong:
             likeliest = self._likeliest(wrong, logits)
@@ -372,14 +360,13 @@ class Engine:
             choice: Any = work[row].choice
             try:
                 place = choice.mask.first_admitted(tokens)
+                if place < 0:
+                    wrong.append(row)
+                else:
+                    ids[row] = tokens[place]
             except Exception as error:
                 choice.failure = error
                 ids[row] = -1
-                continue
-            if place < 0:
-                wrong.append(row)
-            else:
-                ids[row] = tokens[place]
         return wrong
 
     def _likeliest(self, rows: Sequence[int], logits: Any) -> list[list[int]]:
@@ -405,13 +392,18 @@ class Engine:
             choices[place].failure = error
         words = np.zeros((len(rows), mask_words(vocabulary)), np.int32)
         for place, choice in enumerate(choices):
+            if choice.failure is None and choice.words is None:
+                choice.failure = InvalidArgumentError(
+                    f"{type(choice.mask).__name__}: first_admitted() admits none of the likeliest "
+                    f"tokens, mask() allows all"
+                )
             if choice.failure is None:
-                words[place, : len(choice.words)] = choice.words
-        greedy = SamplingArrays(len(rows), False, vocabulary)
+                set_mask(words, place, choice.words)
+        greedy = SamplingArrays(len(rows), NO_WISHES, vocabulary)
         greedy.set([(GREEDY, 0, None)] * len(rows))
         of = self._inputs({"rows": np.array(rows, np.int32), "mask": words, **greedy.arrays})
-        allowed = crt.mask_logits(crt.index_select(logits, 0, of["rows"]), of["mask"])
-        for row, token in zip(rows, choose(of, allowed, False, None)[0].tolist(), strict=True):
+        chosen = choose(of, crt.index_select(logits, 0, of["rows"]), Wishes(masks=True), 0)[0]
+        for row, token in zip(rows, chosen.tolist(), strict=True):
             ids[row] = token
 
     def verify(self, work: Sequence[Work]) -> list[list[int]]:
@@ -449,16 +441,16 @@ class Engine:
                 )
             along = [None] * (1 + len(item.draft)) if choice is None else choice.along(item.draft)
             rows += [(sampling, item.index + ahead, row) for ahead, row in enumerate(along)]
-        adjusts, logprobs = _wishes(work)
+        wishes = _wishes(work)
         inputs = _step_inputs(fed, arrays)
-        states = SamplingArrays(len(rows), adjusts, self.model.vocab_size)
+        states = SamplingArrays(len(rows), wishes, self.model.vocab_size)
         states.set(rows)
         inputs.update(states.arrays)
-        plan = self.plan("verify", len(rows), len(work), adjusts, logprobs)
+        plan = self.plan("verify", len(rows), len(work), wishes)
         results = plan.run(self._inputs(inputs))
         ids: list[int] = results[0].tolist()
-        mu = results[1].tolist() if adjusts else None
-        told = [result.tolist() for result in results[-3:]] if logprobs else None
+        mu = results[1].tolist() if wishes.adjusts else None
+        told = [result.tolist() for result in results[-3:]] if wishes.logprobs else None
         kept = []
         start = 0
         for item in work:
@@ -479,11 +471,11 @@ class Engine:
         """Tensors of the engine's device over host arrays; on the CPU nothing is copied."""
         return tensors_of(arrays, self.device)
 
-    def _decode_buffers(self, batch: int, width: int, adjusts: bool) -> _Buffers:
-        key = (batch, width, adjusts)
+    def _decode_buffers(self, batch: int, width: int, wishes: Wishes) -> _Buffers:
+        key = (batch, width, wishes.adjusts, wishes.masks)
         found = self._buffers.get(key)
         if found is None:
-            found = _Buffers(batch, width, adjusts, self.model.vocab_size, self.device)
+            found = _Buffers(batch, width, wishes, self.model.vocab_size, self.device)
             self._buffers[key] = found
             while len(self._buffers) > self.max_plans:
                 self._buffers.popitem(last=False)
@@ -500,13 +492,13 @@ class Engine:
             self.plan("fill", len(arrays.positions), len(work)).run(self._inputs(inputs))
             return []
         asked = [work[row] for row in wanted]
-        adjusts, logprobs = _wishes(asked)
+        wishes = _wishes(asked)
         inputs["rows"] = arrays.cu_seqlens[1:][wanted] - 1
-        sampling = SamplingArrays(len(wanted), adjusts, self.model.vocab_size)
+        sampling = SamplingArrays(len(wanted), wishes, self.model.vocab_size)
         sampling.set([(item.sampling or GREEDY, item.index, item.choice) for item in asked])
         inputs.update(sampling.arrays)
-        plan = self.plan("sample", len(arrays.positions), len(work), adjusts, logprobs)
-        return _results(plan.run(self._inputs(inputs)), asked, adjusts, logprobs)
+        plan = self.plan("sample", len(arrays.positions), len(work), wishes)
+        return _results(plan.run(self._inputs(inputs)), asked, wishes)
 
     def _settle(self) -> None:
         """Waits for what a failed step has left on the device, which may read the step's arrays."""
@@ -574,25 +566,30 @@ def decodes(work: Sequence[Work]) -> bool:
     return all(len(item.tokens) == 1 and item.sampling is not None for item in work)
 
 
-def _wishes(work: Sequence[Work]) -> tuple[bool, bool]:
-    """Whether a row asks for adjusted logits, and whether one asks for log-probabilities."""
-    asked = [(item.choice, item.late) for item in work if item.choice is not None]
-    return (
-        any(choice.sampling.adjusts if late else choice.adjusts for choice, late in asked),
-        any(choice.wants_logprobs for choice, _ in asked),
+def _wishes(work: Sequence[Work]) -> Wishes:
+    """What the rows of a step ask for."""
+    choices = [item.choice for item in work if item.choice is not None]
+    if not choices:
+        return NO_WISHES
+    return Wishes(
+        adjusts=any(choice.sampling.adjusts for choice in choices),
+        masks=any(
+            item.choice is not None and item.choice.mask is not None and not item.late
+            for item in work
+        ),
+        logprobs=any(choice.wants_logprobs for choice in choices),
+        logits=any(item.late for item in work),
     )
 
 
-def _results(
-    results: Sequence[Any], work: Sequence[Work], adjusts: bool, logprobs: bool
-) -> list[int]:
+def _results(results: Sequence[Any], work: Sequence[Work], wishes: Wishes) -> list[int]:
     """The ids of a step; states and log-probabilities go to the rows' choices."""
     ids: list[int] = results[0].tolist()
-    if adjusts:
+    if wishes.adjusts:
         for item, mu in zip(work, results[1].tolist(), strict=True):
             if item.choice is not None:
                 item.choice.mu = mu
-    if logprobs:
+    if wishes.logprobs:
         columns = [result.tolist() for result in results[-3:]]
         for item, token, *row in zip(work, ids, *columns, strict=True):
             _tell_logprobs(item.choice, token, *row)

@@ -155,8 +155,16 @@ class Choice:
         self.later: list[Any] = []  # those behind each token of a draft
         self.failure: Exception | None = None  # what asking the mask for the step failed with
         self.finished = False  # the mask says that nothing may follow
-        self.adjusts = sampling.adjusts or mask is not None
         self.wants_logprobs = sampling.logprobs != NO_LOGPROBS
+        #: Whether the mask may be asked after the choice. The likeliest of all tokens, where the
+        #: mask admits it, is the likeliest of those that it admits; nothing else that is asked for
+        #: depends on the others.
+        self.late = (
+            sampling.temperature == 0.0
+            and not sampling.mirostat_tau
+            and not self.wants_logprobs
+            and hasattr(mask, "first_admitted")
+        )
         self.mu = 2.0 * sampling.mirostat_tau
         self.logprobs: list[TokenLogprob] = []
         self.run_limit = 0
@@ -188,19 +196,6 @@ class Choice:
         if self._breaks is not None and not getattr(self._breaks, "stateless", False):
             return "dry_sequence_breakers has texts longer than a letter"
         return ""
-
-    @property
-    def late(self) -> bool:
-        """Whether the mask may be asked after the choice. The likeliest of all tokens, where the
-        mask admits it, is the likeliest of those that it admits; nothing else that is asked for
-        depends on the others."""
-        sampling = self.sampling
-        return (
-            hasattr(self.mask, "first_admitted")
-            and sampling.temperature == 0.0
-            and not sampling.mirostat_tau
-            and not self.wants_logprobs
-        )
 
     def along(self, draft: Sequence[int]) -> list[Choice | Ahead]:
         """What the tokens behind a draft are chosen by: this choice, and one that is ahead by each
@@ -241,9 +236,7 @@ class Choice:
 
     def allow(self, words: Any, vocabulary: int) -> None:
         """What the mask said of the next token."""
-        kind = getattr(getattr(words, "dtype", None), "name", None)
-        fits = kind in ("int32", "uint32") and words.ndim == 1
-        if words is not None and not (fits and 32 * (len(words) - 1) < vocabulary):
+        if words is not None and not _is_mask(words, vocabulary):
             raise InvalidArgumentError(
                 f"{type(self.mask).__name__}.mask: gave {words!r:.80}; an int32 array of at most "
                 f"{(vocabulary + 31) // 32} words or None is needed"
@@ -328,6 +321,19 @@ class Ahead:
         return self._choice.window(self._count)
 
 
+def _is_mask(words: Any, vocabulary: int) -> bool:
+    """Whether these are words of 32 bits for a vocabulary."""
+    kind = getattr(words, "dtype", None)  # asked for its name, it would cost more than the check
+    return (
+        kind is not None
+        and getattr(kind, "kind", "") in ("i", "u")
+        and kind.itemsize == 4
+        and kind.isnative
+        and words.ndim == 1
+        and 32 * (len(words) - 1) < vocabulary
+    )
+
+
 def _admits(words: Any, token: int) -> bool:
     if words is None:
         return True
@@ -353,12 +359,13 @@ def look(
     for index, choice in enumerate(choices):
         if choice is None or choice.mask is None:
             continue
-        fill = getattr(choice.mask, "fill", None)
-        if fill is not None:
-            together.setdefault((fill, getattr(choice.mask, "vocab_size", 0)), []).append(index)
-            continue
         try:
-            choice.look_along(drafts[index] if drafts else (), vocabulary)
+            fill = getattr(choice.mask, "fill", None)
+            if fill is None:
+                choice.look_along(drafts[index] if drafts else (), vocabulary)
+            else:
+                size = getattr(choice.mask, "vocab_size", 0)
+                together.setdefault((fill, size), []).append(index)
         except Exception as error:
             errors[index] = error
     for (fill, size), members in together.items():
@@ -366,16 +373,16 @@ def look(
         along = [drafts[index] for index in members] if drafts else None
         try:
             rows, failed = _filled(fill, size, chosen, along)
-            chosen[0].allow(rows[0], vocabulary)  # the rows are of one kind and width
-            row = 0
+            if not _is_mask(rows[0], vocabulary):  # they are of one kind and width
+                chosen[0].allow(rows[0], vocabulary)
+            words = iter(rows)
             for place, (index, choice) in enumerate(zip(members, chosen, strict=True)):
-                count = len(along[place]) if along else 0
+                first = next(words)
+                later = [next(words) for _ in along[place]] if along else []
                 if place in failed:
                     errors[index] = failed[place]
                 else:
-                    choice.words = rows[row]
-                    choice.later = list(rows[row + 1 : row + 1 + count])
-                row += 1 + count
+                    choice.words, choice.later = first, later
         except Exception as error:
             errors |= dict.fromkeys(members, error)
     return errors

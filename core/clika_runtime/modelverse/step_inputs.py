@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import clika_runtime as crt
@@ -15,12 +16,15 @@ from clika_runtime._native._core import Mirror
 from .sampling import GREEDY, Ahead, Choice, Sampling
 
 __all__ = [
+    "NO_WISHES",
     "SamplingArrays",
     "StepMemory",
+    "Wishes",
     "choose",
     "mask_words",
     "sampling_inputs",
     "sampling_specs",
+    "set_mask",
     "tensors_of",
 ]
 
@@ -61,53 +65,83 @@ _MIROSTAT: _Columns = {
 _ADJUSTING: _Columns = {**_FILTERS, **_PENALTIES, **_MIROSTAT}
 
 
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a step's rows ask for beside the common filters; one row that asks is enough, and costs
+    the others nothing in their results. ``adjusts``: biases, penalties, the other filters or
+    mirostat; ``masks``: tokens that are not allowed; ``logprobs``: log-probabilities; ``logits``:
+    that the step tells the logits that it chose by, too."""
+
+    adjusts: bool = False
+    masks: bool = False
+    logprobs: bool = False
+    logits: bool = False
+
+
+NO_WISHES = Wishes()
+
+
 def mask_words(vocabulary: int) -> int:
     """Words of 32 bits that a mask over the vocabulary has."""
     return (vocabulary + 31) // 32
 
 
-def sampling_inputs(adjusts: bool, vocabulary: int) -> list[tuple[str, str, tuple[Any, ...]]]:
+def set_mask(masks: Any, row: int, words: Any) -> None:
+    """Writes the words of a mask into a row of a step's array: tokens beyond them are not allowed.
+    None allows all."""
+    if words is None:
+        masks[row] = -1
+    elif len(words) == masks.shape[1]:
+        masks[row] = words
+    else:
+        masks[row, : len(words)] = words
+        masks[row, len(words) :] = 0
+
+
+def sampling_inputs(wishes: Wishes, vocabulary: int) -> list[tuple[str, str, tuple[Any, ...]]]:
     """The inputs that say how tokens are chosen: name, dtype, and dims, where ``"rows"``,
     ``"history"`` and ``"biases"`` stand for sizes that change."""
-    columns = {**_PLAIN, **(_ADJUSTING if adjusts else {})}
+    columns = {**_PLAIN, **(_ADJUSTING if wishes.adjusts else {})}
     found: list[tuple[str, str, tuple[Any, ...]]] = [
         (name, kind, ("rows",)) for name, (kind, _) in columns.items()
     ]
-    if adjusts:
+    if wishes.adjusts:
         found += [
             ("history", "int32", ("history",)),
             ("history_spans", "int32", ("rows", 3)),
             ("bias_ids", "int32", ("biases",)),
             ("bias_values", "float32", ("biases",)),
             ("bias_spans", "int32", ("rows", 2)),
-            ("mask", "int32", ("rows", mask_words(vocabulary))),
         ]
+    if wishes.masks:
+        found.append(("mask", "int32", ("rows", mask_words(vocabulary))))
     return found
 
 
-def choose(of: dict[str, Any], logits: Any, adjusts: bool, logprobs: int | None) -> list[Any]:
+def choose(of: dict[str, Any], logits: Any, wishes: Wishes, top: int) -> list[Any]:
     """The part of a step's forward pass behind the head: the ids of the rows; with ``adjusts`` the
-    next state of mirostat; with ``logprobs`` the results of `top_logprobs` for so many tokens.
-    `sampling` says the order of the stages."""
+    next state of mirostat; with ``logprobs`` the results of `top_logprobs` for ``top`` tokens; with
+    ``logits`` those. `sampling` says the order of the stages."""
     told = logits
-    if adjusts:
-        # The operators work in place.
-        told = crt.copy(logits) if logprobs is not None else None
+    if wishes.logprobs and (wishes.adjusts or wishes.masks):
+        told = crt.copy(logits)  # the operators work in place
+    if wishes.adjusts:
         biases = (of[name] for name in ("bias_ids", "bias_values", "bias_spans"))
         logits = crt.bias_logits(logits, *biases)
         history = (of[name] for name in ("history", "history_spans", *_PENALTIES))
         logits = crt.penalize_logits(logits, *history)
+    if wishes.masks:
         logits = crt.mask_logits(logits, of["mask"])
-    filters = [of[name] for name in _FILTERS] if adjusts else []
+    filters = [of[name] for name in _FILTERS] if wishes.adjusts else []
     results = [crt.sample(logits, *(of[name] for name in _PLAIN), *filters)]
-    if adjusts:
+    if wishes.adjusts:
         columns = (
             of[name] for name in ("temperature", "tau", "eta", "mu", "seed", "index", "version")
         )
         results = list(crt.mirostat(logits, results[0], *columns))
-    if logprobs is not None:
-        results += crt.top_logprobs(told, results[0], logprobs)
-    return results
+    if wishes.logprobs:
+        results += crt.top_logprobs(told, results[0], top)
+    return [*results, logits] if wishes.logits else results
 
 
 def _places(sizes: Sequence[int]) -> tuple[list[int], int]:
@@ -193,13 +227,13 @@ class StepMemory:
 
 
 def sampling_specs(
-    rows: int, adjusts: bool, vocabulary: int
+    rows: int, wishes: Wishes, vocabulary: int
 ) -> list[tuple[str, str, tuple[int, ...]]]:
     """`sampling_inputs` with the sizes that the arrays begin with."""
     sizes = {"rows": rows, "history": 256, "biases": 16}
     return [
         (name, kind, tuple(sizes.get(dim, dim) for dim in dims))
-        for name, kind, dims in sampling_inputs(adjusts, vocabulary)
+        for name, kind, dims in sampling_inputs(wishes, vocabulary)
     ]
 
 
@@ -211,16 +245,17 @@ class SamplingArrays:
     written."""
 
     def __init__(
-        self, rows: int, adjusts: bool, vocabulary: int, memory: StepMemory | None = None
+        self, rows: int, wishes: Wishes, vocabulary: int, memory: StepMemory | None = None
     ) -> None:
         if memory is None:
-            memory = StepMemory(crt.Device("cpu"), sampling_specs(rows, adjusts, vocabulary))
-        self.adjusts = adjusts
+            memory = StepMemory(crt.Device("cpu"), sampling_specs(rows, wishes, vocabulary))
+        self.wishes = wishes
         self.arrays = memory.arrays
         self._memory = memory
-        self._columns = {**_PLAIN, **(_ADJUSTING if adjusts else {})}
+        self._columns = {**_PLAIN, **(_ADJUSTING if wishes.adjusts else {})}
         self._rows: list[Sampling | None] = [None] * rows
         self._masked = [True] * rows  # zeros allow nothing
+        self._reads_history = self._has_mirostat = False
 
     def set(self, rows: Sequence[tuple[Sampling, int, Choice | Ahead | None]]) -> None:
         """What the rows are chosen by: settings, number of the token in the reply, state."""
@@ -235,10 +270,23 @@ class SamplingArrays:
                 for name, (_, value) in self._columns.items():
                     if name != "index":
                         arrays[name][row] = value(sampling)
-        if self.adjusts:
+        if self.wishes.adjusts:
             if new:
+                settings = [sampling for sampling, _, _ in rows]
+                self._reads_history = any(sampling.reads_history for sampling in settings)
+                self._has_mirostat = any(sampling.mirostat_tau > 0.0 for sampling in settings)
                 self._set_biases()
-            self._set_states([choice for _, _, choice in rows])
+            choices = [choice for _, _, choice in rows]
+            if new or self._reads_history:
+                self._set_history(choices)
+            if new or self._has_mirostat:
+                arrays["mu"][:] = [choice.mu if choice else 0.0 for choice in choices]
+        if self.wishes.masks:
+            for row, (_, _, choice) in enumerate(rows):
+                words = None if choice is None else choice.words
+                if words is not None or self._masked[row]:
+                    set_mask(arrays["mask"], row, words)
+                    self._masked[row] = words is not None
 
     def _set_biases(self) -> None:
         spans = []
@@ -253,14 +301,13 @@ class SamplingArrays:
         self.arrays["bias_values"][: len(pairs)] = [value for _, value in pairs]
         self.arrays["bias_spans"][:] = spans
 
-    def _set_states(self, choices: list[Choice | Ahead | None]) -> None:
+    def _set_history(self, choices: list[Choice | Ahead | None]) -> None:
         import numpy as np
 
-        arrays = self.arrays
         parts: list[Any] = []
         spans = []
         stop = 0
-        for row, choice in enumerate(choices):
+        for choice in choices:
             start = stop
             reply = 0
             if choice is not None and choice.sampling.reads_history:
@@ -268,23 +315,11 @@ class SamplingArrays:
                 parts.append(part)
                 stop += len(part)
             spans.append((start, start + reply, stop))
-            self._set_mask(row, None if choice is None else choice.words)
         if stop:
             self._room("history", stop)
-            np.concatenate(parts, out=arrays["history"][:stop])
-        arrays["history_spans"][:] = spans
-        arrays["dry_limit"][:] = [choice.run_limit if choice else 0 for choice in choices]
-        arrays["mu"][:] = [choice.mu if choice else 0.0 for choice in choices]
-
-    def _set_mask(self, row: int, words: Any) -> None:
-        mask = self.arrays["mask"]
-        if words is not None:
-            mask[row, : len(words)] = words
-            mask[row, len(words) :] = 0
-            self._masked[row] = True
-        elif self._masked[row]:
-            mask[row] = -1
-            self._masked[row] = False
+            np.concatenate(parts, out=self.arrays["history"][:stop])
+        self.arrays["history_spans"][:] = spans
+        self.arrays["dry_limit"][:] = [choice.run_limit if choice else 0 for choice in choices]
 
     def _room(self, name: str, size: int) -> None:
         """A larger array where one is too small: sizes are powers of 2, so they change seldom."""

@@ -181,3 +181,45 @@ def test_a_constraint_over_its_bounds_ends_its_request_alone(
         "".join(stream)
     assert set(text) <= {"a", "b"}
     assert "".join(beside) == free
+
+
+class Contradiction:
+    """A mask of a caller's own that does not do what it says."""
+
+    def __init__(self, place: Any, words: Any) -> None:
+        self._place = place
+        self._words = words
+
+    def first_admitted(self, tokens: Any) -> Any:
+        return self._place
+
+    def mask(self) -> Any:
+        return self._words
+
+    def accept(self, token: int) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("place", "words", "error"),
+    [
+        (-1, None, r"Contradiction: first_admitted\(\) admits none of the likeliest"),
+        (-1, "all", "Contradiction.mask: gave 'all'"),
+        (-1, np.zeros(3, np.int32), "the request's constraint allows no token here"),
+        (None, None, "not supported between"),
+        (2, None, "index out of range"),
+    ],
+)
+def test_a_mask_that_misbehaves_ends_its_request_alone(
+    model: GenerativeModel, place: Any, words: Any, error: str
+) -> None:
+    options = {"temperature": 0.0, "max_new_tokens": 12, "stop_ids": ()}
+    free = model.generate(PROMPTS[0], **options)
+    mask = Contradiction(0, None)
+    stream = model.stream_generate(PROMPTS[0], mask=mask, **options)
+    beside = model.stream_generate(PROMPTS[0], **options)
+    next(iter(stream))
+    mask._place, mask._words = place, words
+    with pytest.raises(Exception, match=error):
+        "".join(stream)
+    assert "".join(beside) == free
