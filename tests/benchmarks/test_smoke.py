@@ -136,7 +136,10 @@ def test_constrained_decode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sys, "argv", ["constrained_decode", str(tmp_path / "model"), *words])
     assert constrained_decode.main() in (0, 1)  # 1: a target missed
     rows = json.loads(path.read_text())["rows"]
-    assert [row["constraint"] for row in rows] == list(constrained_decode.KINDS)
+    kinds = list(constrained_decode.KINDS)
+    assert [(row["temperature"], row["constraint"]) for row in rows] == [
+        (temperature, kind) for temperature in (0.0, 0.8) for kind in kinds
+    ]
     assert all(row["free_ms"] > 0 and row["constrained_ms"] > 0 for row in rows)
 
 
