@@ -52,6 +52,15 @@ CLIKA_INLINE void multiply_rows(float (&d)[2 * kHalves], const u32 (&a)[2 * kHal
   for (int e = 0; e < 2 * kHalves; ++e) d[e] = all[e];
 }
 
+// The same number, of which the compiler does not know so: what is computed from it is computed where it is used, as
+// registers are short.
+CLIKA_INLINE int anew(int x) {
+#if !defined(CLIKA_EMULATED)
+  asm volatile("" : "+r"(x));
+#endif
+  return x;
+}
+
 // Two neighbouring elements of a row of queries.
 CLIKA_INLINE u32 query_pair(const T* row, int column, bool there) {
   return there ? *reinterpret_cast<const u32*>(row + column) : 0;
@@ -62,7 +71,6 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps, 2) attention_decode(co
   CLIKA_DYNAMIC_SHARED(memory);
   __shared__ RowState states[kWarps][16];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  const int g = lane >> 2, t = lane & 3;
   char* own = memory + warp * 2 * kHalf;
 
   Item i;
@@ -83,10 +91,10 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps, 2) attention_decode(co
         return offsets_of(a, place_of(a, i.seen.sequence, position, i.from, i.to));
       };
       const auto copy = [&](const void* head, i64 offset, int size, char* to) {
-        const int chunk = lane % Row::kChunks;
+        const int here = anew(lane), chunk = here % Row::kChunks;
 #pragma unroll
         for (int k = 0; k < kCopies; ++k) {
-          const int row = lane / Row::kChunks + k * (32 / Row::kChunks);
+          const int row = here / Row::kChunks + k * (32 / Row::kChunks);
           const i64 from = from_lane(offset, row);
           copy_async(to + Row::at(row, chunk), static_cast<const T*>(head) + from + chunk * 8,
                      from >= 0 && chunk * 8 < size);
@@ -102,6 +110,7 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps, 2) attention_decode(co
       end_copies();
 
       u32 query[D / 16][2 * kHalves];
+      const int g = anew(lane) >> 2, t = anew(lane) & 3;
       const T* rows = static_cast<const T*>(a.query) + i.token * a.query_token + (i.head + g) * a.query_head;
 #pragma unroll
       for (int step = 0; step < D / 16; ++step) {
@@ -119,10 +128,11 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps, 2) attention_decode(co
         wait_copies<1>();
         __syncwarp();
         float score[2][2 * kHalves] = {};
+        const int at_keys = anew(lane);
 #pragma unroll
         for (int step = 0; step < D / 16; ++step) {
           u32 k[4];
-          load_matrices(k, own + Row::at((lane & 7) + (lane >> 4 << 3), 2 * step + (lane >> 3 & 1)));
+          load_matrices(k, own + Row::at((at_keys & 7) + (at_keys >> 4 << 3), 2 * step + (at_keys >> 3 & 1)));
           multiply_rows(score[0], query[step], k[0], k[1]);
           multiply_rows(score[1], query[step], k[2], k[3]);
         }
@@ -168,6 +178,7 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps, 2) attention_decode(co
 
         wait_copies<1>();
         __syncwarp();
+        const int at_values = anew(lane);
 #pragma unroll
         for (int n = 0; n < D / 8; n += 2) {
 #pragma unroll
@@ -176,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps, 2) attention_decode(co
             total[n + 1][e] *= factor[e >> 1];
           }
           u32 v[4];
-          load_transposed(v, own + kHalf + Row::at(lane & 15, n + (lane >> 4)));
+          load_transposed(v, own + kHalf + Row::at(at_values & 15, n + (at_values >> 4)));
           multiply_rows(total[n], weight, v[0], v[1]);
           multiply_rows(total[n + 1], weight, v[2], v[3]);
         }
@@ -187,20 +198,21 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps, 2) attention_decode(co
       wait_copies<0>();
       __syncwarp();
 
+      const int at_sums = anew(lane);
 #pragma unroll
       for (int h = 0; h < kHalves; ++h) {
         sum[h] += shuffle_xor(sum[h], 1);
         sum[h] += shuffle_xor(sum[h], 2);
-        const int row = 8 * h + g;
+        const int row = 8 * h + (at_sums >> 2);
         if (row >= i.rows) continue;
-        if (t == 0) states[warp][row] = {top[h], sum[h]};
+        if ((at_sums & 3) == 0) states[warp][row] = {top[h], sum[h]};
 #pragma unroll
         for (int n = 0; n < D / 8; ++n) {
-          *reinterpret_cast<RowState*>(sum_at(own, row, 8 * n + 2 * t)) = {total[n][2 * h], total[n][2 * h + 1]};
+          *reinterpret_cast<RowState*>(sum_at(own, row, 8 * n + 2 * (at_sums & 3))) = {total[n][2 * h], total[n][2 * h + 1]};
         }
       }
       __syncthreads();
-      for (int place = threadIdx.x; place < i.rows * (D / 4); place += 32 * kWarps) {
+      for (int place = anew(threadIdx.x); place < i.rows * (D / 4); place += 32 * kWarps) {
         const int row = place / (D / 4), column = place % (D / 4) * 4;
         if (column >= a.value_size) continue;
         float highest = -CLIKA_INFINITY, all = 0.0f;
