@@ -98,14 +98,15 @@ struct Tactic {
 };
 // The warps depend on the device and the weight's columns alone, so that a row's sum is the same in every arrangement of
 // weights and tokens. Of packed weights: as few rounds of them as `most` warps need, and no more warps than take part in all
-// of these.
+// of these. Steps of 256 columns are long, and more than three warps for each of a multiprocessor's four schedulers wait for
+// each other: 12 of them read a weight of 14,336 columns 20 % faster than 14.
 Tactic tactic_of(const Device& device, const Input& x, const clika_value& weight, bool gated) {
   Tactic tactic{weight, true, 0, false};
   const int64_t steps = tactic.steps();
   if (tactic.dense()) {
     tactic.warps = steps > 32 ? 16 : steps > 4 ? 8 : 4;
   } else {
-    for (int64_t most = 16;; most /= 2) {
+    for (int64_t most = tactic.step_columns() == 256 ? 12 : 16;; most /= 2) {
       const int64_t rounds = (steps + most - 1) / most;
       tactic.warps = static_cast<int>((steps + rounds - 1) / rounds);
       if (most == 1 || tactic.shared(parts_of(x)) <= device.shared_memory()) break;
