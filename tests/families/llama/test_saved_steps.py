@@ -86,6 +86,7 @@ def test_another_process_gives_the_same_bits(
 
         def __init__(self, graph: Any, kind: str) -> None:
             self.graph, self.kind = graph, kind
+            self.input_names = graph.input_names
 
         def run(self, inputs: Any) -> Any:
             name = f"{len(steps)}"
