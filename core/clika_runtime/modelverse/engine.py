@@ -341,6 +341,9 @@ class Engine:
         again. -1 where asking failed, which is the choice's ``failure``."""
         late = [row for row, item in enumerate(work) if item.late]
         wrong = self._not_admitted(work, late, [(ids[row],) for row in late], ids)
+        for row in late:
+            choice: Any = work[row].choice
+            choice.told(row not in wrong)
         if wrong:
             likeliest = self._likeliest(wrong, logits)
             wrong = self._not_admitted(work, wrong, likeliest, ids)

@@ -119,6 +119,10 @@ class Sampling:
 
 GREEDY = Sampling()
 
+#: Steps behind one whose likeliest token its mask did not admit, whose masks are made before them:
+#: after the first of them, and after many on end.
+FIRST_BEFORE, MOST_BEFORE = 4, 64
+
 
 class TokenLogprob(NamedTuple):
     """A token of a reply with its log-probability in the model's own distribution (before
@@ -165,6 +169,8 @@ class Choice:
             and not self.wants_logprobs
             and hasattr(mask, "first_admitted")
         )
+        self.before = 0  # steps ahead whose masks are made before them all the same
+        self._surprises = 0
         self.mu = 2.0 * sampling.mirostat_tau
         self.logprobs: list[TokenLogprob] = []
         self.run_limit = 0
@@ -179,6 +185,21 @@ class Choice:
     def needed(cls, sampling: Sampling, mask: LogitsMask | None) -> bool:
         """Whether a request with these settings needs a state."""
         return sampling.adjusts or mask is not None or sampling.logprobs != NO_LOGPROBS
+
+    def asks_late(self) -> bool:
+        """Whether the mask of the step at hand is asked after it."""
+        if not self.late or self.before:
+            self.before = max(0, self.before - 1)
+            return False
+        return True
+
+    def told(self, admitted: bool) -> None:
+        """Whether the likeliest of all tokens was admitted. Where it was not, the next ones often are
+        not either: the masks of some steps are made before them then, of more the oftener that
+        happens on end, which is cheaper than to choose twice."""
+        self._surprises = 0 if admitted else self._surprises + 1
+        if not admitted:
+            self.before = min(FIRST_BEFORE << self._surprises, MOST_BEFORE)
 
     @property
     def draftable(self) -> bool:

@@ -373,7 +373,7 @@ class Scheduler:
             return batch, work
         if not any(item.draft for item in work) and decodes(work):
             for place, choice in enumerate(asked):
-                if choice is not None and choice.late:
+                if choice is not None and choice.asks_late():
                     choice.words = None
                     work[place].late = True
                     asked[place] = None

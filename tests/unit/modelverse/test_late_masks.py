@@ -14,6 +14,7 @@ from clika_runtime.errors import ClikaRTError
 from clika_runtime.modelverse.constraints import ConstraintSpec, ConstraintState, compile_constraint
 from clika_runtime.modelverse.constraints import constraint as room
 from clika_runtime.modelverse.generation import GenerativeModel, load_generative
+from clika_runtime.modelverse.sampling import Choice, Sampling
 from clika_runtime.tokenizer import Tokenizer
 from tests.unit.modelverse import models
 from tests.unit.modelverse.walks import allowed
@@ -127,13 +128,38 @@ def test_replies_are_those_of_masks_made_before(
     assert fewer < sum(asked)
 
 
-def test_no_mask_is_made_while_the_likeliest_tokens_fit(
+def test_no_mask_is_made_while_the_likeliest_token_fits(
     model: GenerativeModel, asked: list[int]
 ) -> None:
     """But for the first token, whose step has the prompt."""
-    options = {"constraint": {"regex": "(.|\n)*"}, "max_new_tokens": 20, "temperature": 0.0}
-    report = model.generate_batch(PROMPTS[:1], stop_ids=(), **options)[0]
+    spec = ConstraintSpec.regex("[ -~]*")
+    state = compile_constraint(model.tokenizer, spec).start()
+    never = set(range(model.tokenizer.vocab_size)) - set(allowed(state.mask()))
+    bias = {token: -float("inf") for token in never}
+    asked.clear()
+    options = {"constraint": {"regex": spec.text}, "max_new_tokens": 20, "temperature": 0.0}
+    report = model.generate_batch(PROMPTS[:1], stop_ids=(), logit_bias=bias, **options)[0]
     assert (len(report.token_ids), asked) == (20, [1])
+
+
+def test_masks_are_made_before_after_tokens_that_did_not_fit() -> None:
+    class Mask:
+        def first_admitted(self, tokens: Any) -> int:
+            return 0
+
+    choice = Choice(Sampling(), [], Mask())  # type: ignore[arg-type]
+    assert choice.asks_late()
+    runs = []
+    for _ in range(5):
+        choice.told(False)
+        runs.append(0)
+        while not choice.asks_late():
+            runs[-1] += 1
+    assert runs == [8, 16, 32, 64, 64]
+    choice.told(True)
+    assert choice.asks_late()
+    choice.told(False)
+    assert choice.before == 8
 
 
 def test_log_probabilities_and_draws_need_the_mask_before(

@@ -34,7 +34,7 @@ KEPT_MASKS = 64
 # nested sets, operations of sets and properties of characters are not among it.
 _PIECE = re.compile(
     r"\[\^?(?P<set>(?:\\.|[^\[\]\\&~])+)\]"
-    r"|(?P<count>\{(?P<least>\d{1,9})(?:,(?P<most>\d{0,9}))?\})"
+    r"|(?P<count>\{\d{1,9}(?:,\d{0,9})?\})"
     r"|(?P<mark>\((?:\?:|(?!\?))|[)|*+?])"
     r"|(?P<one>\\.|[^\\\[\]{}()*+?|^$])",
     re.DOTALL,
@@ -52,8 +52,8 @@ _CONTROLS = dict(zip("tnvfr", b"\t\n\v\f\r", strict=True))
 
 
 def byte_classes(expression: str) -> bytes | None:
-    """For each byte the one that stands for its class: 256 bytes. None where the expression counts
-    nothing, so that its states are few, where its syntax is not understood, and where it is long.
+    """For each byte the one that stands for its class: 256 bytes. None where the expression's
+    syntax is not understood, and where it is long.
 
     Bytes from 128 on are classes of their own.
 
@@ -63,7 +63,6 @@ def byte_classes(expression: str) -> bytes | None:
     if len(expression) > LONGEST:
         return None
     sets: set[frozenset[int]] = set()
-    counts = False
     at = 0
     while at < len(expression):
         piece = _PIECE.match(expression, at)
@@ -71,14 +70,11 @@ def byte_classes(expression: str) -> bytes | None:
             return None
         at = piece.end()
         if piece["count"]:
-            counts = counts or max(int(piece["least"]), int(piece["most"] or 0)) > 1
             continue
         found = [] if piece["mark"] else _characters(piece["set"], piece["one"])
         if found is None:
             return None
         sets.update(found)
-    if not counts:
-        return None
     table = list(range(256))
     first: dict[tuple[bool, ...], int] = {}
     for byte in range(_ASCII):
