@@ -56,23 +56,29 @@ cdef class StepArrays:
     cdef int32_t[::1] at, to, behind
 
     def __init__(self, positions, slots, block_table, cu_seqlens, kv_lens, sequences, states):
+        cdef tuple moved = tuple(states), names = tuple(sequences)
+        if len(names) != len(moved):
+            raise ValueError(f"StepArrays: {len(names)} sequences have {len(moved)} states")
+        edits = tuple([(<SequenceState?>state).edits for state in moved])
+        self.hold(positions, slots, kv_lens, len(moved))
         self.block_table = block_table
         self.cu_seqlens = cu_seqlens
-        self.sequences = tuple(sequences)
-        self.states = tuple(states)
-        self.edits = tuple([(<SequenceState?>state).edits for state in self.states])
-        self.hold(positions, slots, kv_lens)
+        self.sequences = names
+        self.states = moved
+        self.edits = edits
 
-    cdef hold(self, positions, slots, kv_lens):
-        self.at, self.to, self.behind = positions, slots, kv_lens
-        if min(self.at.shape[0], self.to.shape[0], self.behind.shape[0]) < len(self.states):
-            raise ValueError(f"StepArrays: arrays of {len(self.states)} sequences are shorter than that")
+    cdef hold(self, positions, slots, kv_lens, Py_ssize_t rows):
+        # All of them or none: what is written in `move_on` is checked here alone.
+        cdef int32_t[::1] at = positions, to = slots, behind = kv_lens
+        if min(at.shape[0], to.shape[0], behind.shape[0]) < rows:
+            raise ValueError(f"StepArrays: arrays of {rows} sequences are shorter than that")
+        self.at, self.to, self.behind = at, to, behind
         self.positions, self.slots, self.kv_lens = positions, slots, kv_lens
 
     def lie_in(self, positions, slots, kv_lens):
         """Moves the numbers that change from step to step into other arrays of the same sizes."""
         positions[:], slots[:], kv_lens[:] = self.positions, self.slots, self.kv_lens
-        self.hold(positions, slots, kv_lens)
+        self.hold(positions, slots, kv_lens, len(self.states))
 
     cpdef bint goes_on(self, int64_t block_size, int64_t max_tokens):
         """Whether a decode step of the same sequences may follow: each is as this one left it, with room in its last
@@ -107,12 +113,15 @@ cdef class DecodeRows:
     cdef int64_t[::1] index
 
     def __init__(self, StepArrays step not None, samplings, tokens, index, block_size, max_tokens):
-        self.step = step
-        self.samplings = tuple(samplings)
-        self.tokens = tokens
-        self.index = index
-        if not self.tokens.shape[0] == self.index.shape[0] == len(self.samplings) == len(step.states):
+        cdef tuple drawn = tuple(samplings)
+        cdef int32_t[::1] ids = tokens
+        cdef int64_t[::1] numbers = index
+        if not ids.shape[0] == numbers.shape[0] == len(drawn) == len(step.states):
             raise ValueError(f"DecodeRows: a step of {len(step.states)} sequences needs as many rows")
+        self.step = step
+        self.samplings = drawn
+        self.tokens = ids
+        self.index = numbers
         self.block_size = block_size
         self.max_tokens = max_tokens
 

@@ -67,6 +67,7 @@ std::vector<std::string> options_of(const std::string& defines, const std::strin
 }
 
 // ---------------------------------------------------------------- files of the cache
+constexpr uint64_t kMostBytes = uint64_t{256} << 20;  // far above what a kernel takes
 constexpr char kMagic[8] = {'C', 'L', 'K', 'C', 'U', 'B', '0', '1'};
 struct Header {
   char magic[8];
@@ -74,15 +75,20 @@ struct Header {
 };
 
 bool read_cached(const fs::path& path, uint64_t key, std::string* cubin) {
-  std::string file;
-  if (!read_file(path, &file)) return false;
-  Header header{};
-  if (file.size() >= sizeof(header)) {
-    std::memcpy(&header, file.data(), sizeof(header));
-    cubin->assign(file, sizeof(header), std::string::npos);
-    if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) == 0 && header.key == key && header.bytes == cubin->size() &&
-        header.checksum == hash_of(*cubin, header.key)) {
-      return true;
+  std::error_code error;
+  if (!fs::exists(path, error)) return false;
+  // Nothing is read but a file of ours, of the size that it says: another may be endless, or make the reader wait.
+  if (fs::is_regular_file(path, error)) {
+    const uintmax_t size = fs::file_size(path, error);
+    std::ifstream file(path, std::ios::binary);
+    if (error || !file) return false;
+    Header header{};
+    file.read(reinterpret_cast<char*>(&header), sizeof(header));
+    if (file && std::memcmp(header.magic, kMagic, sizeof(kMagic)) == 0 && header.key == key &&
+        header.bytes <= kMostBytes && size == sizeof(header) + header.bytes) {
+      cubin->resize(static_cast<size_t>(header.bytes));
+      file.read(cubin->data(), static_cast<std::streamsize>(header.bytes));
+      if (file && header.checksum == hash_of(*cubin, header.key)) return true;
     }
   }
   ++compiler_counters().damaged;
@@ -176,7 +182,8 @@ bool architecture(int capability, std::string* arch) {
     fail(CLIKA_INTERNAL, "BACKEND_UNAVAILABLE",
          "the installed compiler (NVRTC " + std::to_string(compiler->major_version) + "." +
              std::to_string(compiler->minor_version) + ") makes no code for compute capability " +
-             std::to_string(capability / 10) + "." + std::to_string(capability % 10));
+             std::to_string(capability / 10) + "." + std::to_string(capability % 10) +
+             "; install one that does with: pip install --upgrade 'clika-runtime[cuda]'");
     return false;
   }
   *arch = "sm_" + std::to_string(best);

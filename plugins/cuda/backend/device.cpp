@@ -275,6 +275,13 @@ int32_t Device::check(Result result, const char* what) {
   return fail(CLIKA_INTERNAL, "INTERNAL", fault_ + " on " + name() + "; the device is out of use in this process");
 }
 
+int32_t Device::allocated(Result result, size_t bytes) {
+  if (result != kOutOfMemory) return check(result, "pinned memory of the host");
+  return fail(CLIKA_INTERNAL, "OUT_OF_MEMORY",
+              "cannot pin " + std::to_string(bytes) + " bytes of the host's memory for " + name() +
+                  ": the system has no more to pin; free memory, or raise the limit of locked memory");
+}
+
 // ---------------------------------------------------------------- memory
 void* Device::allocate(size_t bytes) {
   if (usable() != CLIKA_OK) return nullptr;
@@ -418,7 +425,7 @@ void* Device::allocate_host(size_t bytes) {
   if (usable() != CLIKA_OK) return nullptr;
   const Current current(*this);
   void* data = nullptr;
-  return check(cuda_->host_allocate(&data, bytes, 0), "pinned memory of the host") == CLIKA_OK ? data : nullptr;
+  return allocated(cuda_->host_allocate(&data, bytes, 0), bytes) == CLIKA_OK ? data : nullptr;
 }
 
 void Device::release_host(void* data) {
@@ -433,21 +440,16 @@ void Device::release_host(void* data) {
 constexpr size_t kTakenAlong = size_t{64} << 10;
 
 int32_t Staging::prepare(Device& device) {
-  if (chunks_[0].data != nullptr) return CLIKA_OK;
+  // What a call before this one made, up to where it failed, is there.
   const Driver& cuda = device.cuda();
   for (Chunk& chunk : chunks_) {
-    void* data = nullptr;
-    if (const int32_t status = device.check(cuda.host_allocate(&data, kChunk, 0), "copy: pinned memory of the host")) {
-      for (Chunk& made : chunks_) {
-        if (made.data != nullptr) cuda.host_release(made.data);
-        made.data = nullptr;
-      }
-      return status;
-    }
-    chunk.data = static_cast<char*>(data);
     if (chunk.event == nullptr) {
       if (const int32_t status = device.check(cuda.event_create(&chunk.event, kEventDisableTiming), "copy")) return status;
     }
+    if (chunk.data != nullptr) continue;
+    void* data = nullptr;
+    if (const int32_t status = device.allocated(cuda.host_allocate(&data, kChunk, 0), kChunk)) return status;
+    chunk.data = static_cast<char*>(data);
   }
   return CLIKA_OK;
 }
@@ -470,7 +472,10 @@ int32_t Staging::copy_in(Device& device, Pointer to, const char* from, size_t by
     if (const int32_t status = wait(device, chunk)) return status;
     std::memcpy(chunk.data, from + at, n);
     if (const int32_t status = device.check(cuda.copy_in(to + at, chunk.data, n, stream), "copy")) return status;
-    if (const int32_t status = device.check(cuda.event_record(chunk.event, stream), "copy")) return status;
+    if (const int32_t status = device.check(cuda.event_record(chunk.event, stream), "copy")) {
+      cuda.stream_synchronize(stream);  // nobody can wait for the chunk alone
+      return status;
+    }
     chunk.busy = true;
   }
   return CLIKA_OK;

@@ -70,7 +70,7 @@ void start_driver(Opened<Driver>& opened) {
   using Ask = Result (*)(int*);
   const auto ask = reinterpret_cast<Ask>(library_symbol(library, "cuDriverGetVersion"));
   if (ask == nullptr || ask(&version) != kSuccess) {
-    opened.why = "the NVIDIA driver does not say its version";
+    opened.why = "the NVIDIA driver does not say its version; is CLIKA_RT_CUDA_DRIVER the path of another library?";
     return;
   }
   if (version < kOldestDriver) {
@@ -171,7 +171,10 @@ const Nvrtc* nvrtc(std::string* why) {
     }
     opened.usable = resolve(library, &opened.table, &reason) &&
                     opened.table.version(&opened.table.major_version, &opened.table.minor_version) == kSuccess;
-    if (!opened.usable) opened.why = "the compiler of CUDA kernels (NVRTC) cannot be used: " + reason;
+    if (opened.usable) return;
+    if (reason.empty()) reason = "it does not say its version";
+    opened.why = "the compiler of CUDA kernels (NVRTC) cannot be used; install another with: pip install "
+                 "--force-reinstall 'clika-runtime[cuda]' (" + reason + ")";
   });
   if (!opened.usable && why != nullptr) *why = opened.why;
   return opened.usable ? &opened.table : nullptr;

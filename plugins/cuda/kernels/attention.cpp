@@ -59,7 +59,7 @@ int32_t run_prefill(const clika_call* call, const char* op, Attention& a, int64_
   const int block_rows = size > 128 ? 64 : 128, tile = size > 128 ? 32 : 64;
   group_rows(a, block_rows);
   const int64_t each = block_rows / a.rows;
-  const int64_t tiles = a.cu_seqlens != nullptr ? tokens / each + sequences : sequences * over(a.length, each);
+  const int64_t tiles = a.cu_seqlens != nullptr ? tokens / each + sequences + 1 : sequences * over(a.length, each);
   const unsigned shared = static_cast<unsigned>((4 * tile + block_rows) * stride_of(size));
   return launch(call, op, prefill[a.query_dtype == CLIKA_BFLOAT16 ? 0 : 1][variant],
                 {static_cast<unsigned>(tiles), static_cast<unsigned>(a.kv_heads * a.row_groups)},
@@ -80,7 +80,7 @@ int32_t run_items(const clika_call* call, Attention& a, bool tensor_cores, bool 
   for (;; ++a.span_log2) {
     const int64_t span = int64_t{1} << a.span_log2;
     int64_t most = std::max<int64_t>(1, over(positions, span));
-    if (a.window > 0) most = std::min<int64_t>(most, a.window / span + 2);
+    if (a.window > 0 && a.causal != 0) most = std::min<int64_t>(most, a.window / span + 2);
     a.most_splits = static_cast<int>(most);
     parts = most == 1 ? 0 : a.tokens * units * most * a.rows;
     if (parts * (a.part_row + 2) * 4 <= kMostParts) break;

@@ -7,6 +7,8 @@ from libcpp cimport bool as cbool
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
+from os import fsencode
+
 
 cdef extern from "clika_runtime/plugin.h" nogil:
     ctypedef struct clika_backend:
@@ -57,12 +59,12 @@ def configure(driver, nvrtc, cublaslt, str sources, str cache):
     global _configured
     if _configured:
         return
+    settings().driver = [fsencode(path) for path in driver]
+    settings().nvrtc = [fsencode(path) for path in nvrtc]
+    settings().cublaslt = [fsencode(path) for path in cublaslt]
+    settings().sources = fsencode(sources)
+    settings().cache = fsencode(cache)
     _configured = True
-    settings().driver = [path.encode() for path in driver]
-    settings().nvrtc = [path.encode() for path in nvrtc]
-    settings().cublaslt = [path.encode() for path in cublaslt]
-    settings().sources = sources.encode()
-    settings().cache = cache.encode()
 
 
 def probe():

@@ -13,11 +13,21 @@ struct Seen {
 
 CLIKA_INLINE int clamp_to(i64 x, i64 low, i64 high) { return static_cast<int>(x < low ? low : x > high ? high : x); }
 
-// Positions of a sequence that the table has room for.
-CLIKA_INLINE int checked_length(const Attention& a, int length) {
+// Positions of a sequence that the table has room for: its new tokens at least.
+CLIKA_INLINE int checked_length(const Attention& a, int length, i64 tokens) {
   const i64 room = static_cast<i64>(a.pages) * a.page;
-  if (length < 0 || length > room) report(a.reporter.to, kIndexOutside, a.reporter.op, length, room + 1);
+  if (length < 0 || length > room) {
+    report(a.reporter.to, kIndexOutside, a.reporter.op, length, room + 1);
+  } else if (length < tokens) {
+    report(a.reporter.to, kRefusedValue, a.reporter.op, 0, 0);
+  }
   return clamp_to(length, 0, room);
+}
+// cu_seqlens has to start with 0, ascend, and end within the tokens.
+CLIKA_INLINE void check_bounds(const Attention& a, i64 sequence, i64 first, i64 end) {
+  if (first > end || end > a.tokens || (sequence == 0 && first != 0)) {
+    report(a.reporter.to, kRefusedValue, a.reporter.op, 0, 0);
+  }
 }
 CLIKA_INLINE int low_of(const Attention& a, int position) {
   return a.window > 0 && position >= a.window ? position - a.window + 1 : 0;
@@ -43,18 +53,22 @@ CLIKA_INLINE int sequence_of(const Attention& a, i64 token) {
   return low < a.sequences ? low : -1;
 }
 CLIKA_INLINE Seen seen_by(const Attention& a, i64 token) {
+  if (a.sequences == 0) return {-1, 0, 0};
   // Often a token's sequence has its own number: all that is needed then is read at once.
   const i64 likely = token < a.sequences ? token : a.sequences - 1;
   i64 first = first_token(a, likely), end = first_token(a, likely + 1);
   int length = a.kv_lens[likely * a.length_step];
   int sequence = static_cast<int>(likely);
+  check_bounds(a, likely, first, end);
   if (first > token || token >= end) {
     sequence = sequence_of(a, token);
     if (sequence < 0) return {-1, 0, 0};
+    first = first_token(a, sequence);
     end = first_token(a, sequence + 1);
+    if (token >= end) return {-1, 0, 0};  // they do not ascend
     length = a.kv_lens[sequence * a.length_step];
   }
-  length = checked_length(a, length);
+  length = checked_length(a, length, end - first);
   const int position = static_cast<int>(length - (end - token));
   return {sequence, low_of(a, position), high_of(a, position, length)};
 }

@@ -40,6 +40,9 @@ extern "C" __global__ void __launch_bounds__(128) attention_plain(const __grid_c
   const int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
   const int query_bytes = bytes_of(a.query_dtype);
 
+  if (blockIdx.x + blockIdx.y + blockIdx.z == 0) {
+    for (i64 b = tid; b < a.sequences; b += kThreads) check_bounds(a, b, first_token(a, b), first_token(a, b + 1));
+  }
   Item i;
   i.set_heads(a, blockIdx.x);
   for (i.token = blockIdx.y; i.token < a.tokens; i.token += gridDim.y) {

@@ -55,13 +55,20 @@ CLIKA_INLINE bool find_tile(const Attention& a, int each, TokenTile* t) {
   } else {
     __shared__ int found[5];
     if (threadIdx.x == 0) found[0] = -1;
-    for (int base = 0, before = 0; base < a.sequences && before <= number; base += kThreads) {
+    // Behind the last sequence: tokens of none, which see nothing.
+    for (int base = 0, before = 0; base <= a.sequences && before <= number; base += kThreads) {
       const int b = base + static_cast<int>(threadIdx.x);
       int tiles = 0, first = 0, tokens = 0, length = 0, last;
-      if (b < a.sequences) {
-        first = clamp_to(first_token(a, b), 0, a.tokens);
-        tokens = clamp_to(first_token(a, b + 1), first, a.tokens) - first;
-        length = a.kv_lens[b * a.length_step];
+      if (b <= a.sequences) {
+        const int start = first_token(a, b);
+        i64 stop = a.tokens;
+        if (b < a.sequences) {
+          stop = first_token(a, b + 1);
+          check_bounds(a, b, start, stop);
+          length = a.kv_lens[b * a.length_step];
+        }
+        first = clamp_to(start, 0, a.tokens);
+        tokens = clamp_to(stop, first, a.tokens) - first;
         tiles = (tokens + each - 1) / each;
       }
       const int end = before + running_sum(tiles, &last);
@@ -70,7 +77,7 @@ CLIKA_INLINE bool find_tile(const Attention& a, int each, TokenTile* t) {
         found[1] = number - (end - tiles);
         found[2] = first;
         found[3] = tokens;
-        found[4] = checked_length(a, length);
+        found[4] = b < a.sequences ? checked_length(a, length, tokens) : 0;
       }
       before += last;
     }
