@@ -194,8 +194,8 @@ class Choice:
         return True
 
     def told(self, admitted: bool) -> None:
-        """Whether the likeliest of all tokens was admitted. Where it was not, the next ones often are
-        not either: the masks of some steps are made before them then, of more the oftener that
+        """Whether the likeliest of all tokens was admitted. Where it was not, the next ones often
+        are not either: the masks of some steps are made before them then, of more the oftener that
         happens on end, which is cheaper than to choose twice."""
         self._surprises = 0 if admitted else self._surprises + 1
         if not admitted:
