@@ -191,3 +191,31 @@ def test_a_second_matcher_that_cannot_follow_is_left_out(smollm2_gguf: Path) -> 
     assert by_class.mask() is None
     state.rollback(1)
     assert state.fork().mask().any()
+
+
+@pytest.mark.parametrize(
+    "characters",
+    [
+        r"[\D5]",
+        r"[^\D5]",
+        r"[\W_]",
+        r"[^\W_]",
+        r"[\Wa-f]",
+        r"[\S\n]",
+        r"[^\s,.]",
+        r"[\]\-x]",
+        r"[+--]",
+        r"[a\]b]",
+        r"\D",
+        r".",
+    ],
+)
+def test_bytes_of_a_class_are_those_that_a_set_cannot_tell_apart(characters: str) -> None:
+    """Beside Python's `re`; byte 0x1c to 0x1f are white space there alone."""
+    table = byte_classes(characters + "{2,9}")
+    if table is None:  # what is not understood is not wrong
+        return
+    one = re.compile(characters)
+    for byte in set(range(128)) - set(range(0x1C, 0x20)):
+        if table[byte] not in range(0x1C, 0x20):
+            assert bool(one.fullmatch(chr(byte))) == bool(one.fullmatch(chr(table[byte])))

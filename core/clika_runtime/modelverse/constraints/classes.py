@@ -43,11 +43,12 @@ _RANGE = re.compile(r"(?P<first>\\.|[^\\])(?:-(?P<last>\\.|[^\\]))?", re.DOTALL)
 _ASCII = 128
 _DIGITS = frozenset(b"0123456789")
 _LETTERS = frozenset(code for code in range(_ASCII) if chr(code).isalpha())
-_SETS = {
-    **dict.fromkeys("dD", _DIGITS),
-    **dict.fromkeys("wW", _DIGITS | _LETTERS | {ord("_")}),
-    **dict.fromkeys("sS", frozenset(b"\t\n\v\f\r ")),
+_SETS: dict[str, frozenset[int]] = {
+    "d": _DIGITS,
+    "w": _DIGITS | _LETTERS | {ord("_")},
+    "s": frozenset(b"\t\n\v\f\r "),
 }
+_SETS.update({name.upper(): frozenset(range(_ASCII)) - named for name, named in _SETS.items()})
 _CONTROLS = dict(zip("tnvfr", b"\t\n\v\f\r", strict=True))
 
 
