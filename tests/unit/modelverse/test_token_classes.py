@@ -1,4 +1,4 @@
-"""Masks of expressions that count: by classes of tokens, the same as by the library over all."""
+"""Masks of expressions: by classes of tokens, the same as by the library over all."""
 
 from __future__ import annotations
 
