@@ -62,7 +62,7 @@ int32_t run(const clika_call* call) {
   return each_row(call, "mirostat", 0, [&](const Row& row, int64_t r, void*) {
     ids[r] = row_value<int32_t>(call->inputs[1], r);
     const float mu = states[r] = row_value<float>(call->inputs[5], r);
-    const float temperature = row_value<float>(call->inputs[2], r);
+    const float temperature = bounded_temperature(row_value<float>(call->inputs[2], r));
     const float tau = row_value<float>(call->inputs[3], r);
     if (!(tau > 0.0f) || !(temperature > 0.0f)) return;
     const int32_t best = best_of(row);

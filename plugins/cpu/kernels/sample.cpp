@@ -237,7 +237,7 @@ int32_t run(const clika_call* call) {
   int32_t* out = data_of<int32_t>(call->outputs[0]);
   return each_row(call, "sample", sizeof(Buckets), [&](const Row& row, int64_t r, void* own) {
     Settings s;
-    s.temperature = row_value<float>(call->inputs[1], r);
+    s.temperature = bounded_temperature(row_value<float>(call->inputs[1], r));
     s.top_p = row_value<float>(call->inputs[2], r);
     s.min_p = row_value<float>(call->inputs[3], r);
     s.top_k = row_value<int32_t>(call->inputs[4], r);

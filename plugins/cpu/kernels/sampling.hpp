@@ -24,6 +24,11 @@ inline int32_t best_of(const Row& row) {
   return row.logits[best] > -std::numeric_limits<float>::infinity() ? best : -1;
 }
 
+// Beyond 2^126 every token that may be chosen has the same weight, and infinity would give one to those that may not.
+inline float bounded_temperature(float temperature) {
+  constexpr float most = 0x1p126f;
+  return temperature > most ? most : temperature;
+}
 inline void fill_weights(const Row& row, float top, float temperature) {
   const vf shift = splat(top);
   const vf divisor = splat(temperature);

@@ -185,6 +185,37 @@ def test_what_is_no_file_in_the_cache(fresh):
             process.kill()
 
 
+COMPILER = """#!/bin/sh
+ulimit -S -f unlimited
+c++ "$@" || exit
+for next; do
+  [ "$before" = -o ] && truncate -s 256K "$next"
+  before=$next
+done
+"""
+
+
+def test_full_disk(fresh, tmp_path):
+    """What cannot be written whole is not kept, and the kernel runs."""
+    machine = fresh()
+    compiler = tmp_path / "compiler"  # what it makes is larger than any file that may be written
+    compiler.write_text(COMPILER)
+    compiler.chmod(0o755)
+    large, compiled = machine.ask(
+        """
+import resource
+from clika_runtime_cuda import _backend, start
+start._configure()
+program = next(one for one in _backend.programs() if one[0] == "where")
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
+answer = [len(_backend.compile(*program, "sm_90")) > 1 << 17, _backend.counters()["compiled"]]
+""",
+        CXX=str(compiler),
+    )
+    assert (large, compiled) == (True, 1)
+    assert [path for path in machine.cache.rglob("*") if path.is_file()] == []
+
+
 def test_cache_that_is_deleted_while_in_use(fresh):
     machine = fresh()
     answer = machine.ask("""
@@ -231,3 +262,22 @@ def test_compiler_too_old_for_the_device(fresh):
         "answer = said((crt.tensor([1.0]).to('cuda') + 1).tolist)[2]", FAKE_CUDA_CAPABILITY="110"
     )
     assert "pip install --upgrade 'clika-runtime[cuda]'" in text
+
+
+def test_endless_temperature(machine):
+    """The limit of high ones, on both backends: tokens that are ruled out stay so."""
+    answer = machine.ask("""
+import numpy as np
+logits = np.random.default_rng(2).normal(size=(64, 300)).astype(np.float32)
+logits[:, ::2] = -np.inf
+def column(value, dtype):
+    return crt.full((64,), value, dtype=dtype)
+def drawn(temperature, device):
+    given = [crt.tensor(logits), column(temperature, crt.float32), column(1.0, crt.float32),
+             column(0.0, crt.float32), column(0, crt.int32), crt.tensor(np.arange(64)),
+             column(3, crt.int64)]
+    return crt.sample(*[x.to(device) for x in given]).tolist()
+hot = [drawn(t, d) for t in (1e30, float("inf"), 3e38) for d in ("cpu", "cuda")]
+answer = [all(one == hot[0] for one in hot), all(i % 2 for i in hot[0]), len(set(hot[0])) > 30]
+""")
+    assert answer == [True, True, True]

@@ -245,6 +245,12 @@ API Result cuDeviceTotalMem_v2(size_t* bytes, int) {
   *bytes = static_cast<size_t>(memory_of_device());
   return 0;
 }
+// What a block may ask for on a GPU of the capability, in bytes.
+static int shared_memory() {
+  const int capability = setting("FAKE_CUDA_CAPABILITY", 90);
+  const int kib = capability == 80 || capability == 87 ? 163 : capability < 90 || capability >= 120 ? 99 : 227;
+  return kib << 10;
+}
 API Result cuDeviceGetAttribute(int* value, int attribute, int) {
   const int capability = setting("FAKE_CUDA_CAPABILITY", 90);
   switch (attribute) {
@@ -253,7 +259,7 @@ API Result cuDeviceGetAttribute(int* value, int attribute, int) {
     case 16: *value = 4; break;
     case 75: *value = capability / 10; break;
     case 76: *value = capability % 10; break;
-    case 97: *value = 232448; break;
+    case 97: *value = shared_memory(); break;
     case 115: *value = 1; break;
     default: *value = 0;
   }
@@ -547,7 +553,10 @@ API Result cuModuleGetFunction(void** function, void* module, const char* name) 
   *function = new Function{run, *bytes, name};
   return 0;
 }
-API Result cuFuncSetAttribute(void*, int, int) { return 0; }
+// 8: dynamic shared memory
+API Result cuFuncSetAttribute(void*, int attribute, int value) {
+  return attribute == 8 && value > shared_memory() ? 1 : 0;
+}
 struct LaunchConfig {
   unsigned gx, gy, gz, bx, by, bz, shared;
   void* stream;

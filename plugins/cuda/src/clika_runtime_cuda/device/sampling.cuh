@@ -41,6 +41,8 @@ CLIKA_INLINE u32 falling(float x) {
 }
 
 // ---------------------------------------------------------------- a row
+// Beyond it every token that may be chosen has the same weight, and infinity would give one to those that may not: 2^126.
+constexpr float kMostTemperature = 85070591730234615865843651857942052864.0f;
 struct Row {
   const char* data;
   i64 step, n;
@@ -51,8 +53,8 @@ struct Row {
 
   CLIKA_INLINE float logit(i64 i) const { return load<float>(data + i * step * bytes_of(dtype), dtype); }
   CLIKA_INLINE void warm(float t) {
-    temperature = t;
-    inverse = 1.0f / t;
+    temperature = t > kMostTemperature ? kMostTemperature : t;
+    inverse = 1.0f / temperature;
   }
   // (top - x) / temperature, rounded once: the quotient by the inverse is corrected by what it leaves (Markstein, 1990).
   CLIKA_INLINE float distance(float x) const {
