@@ -275,7 +275,7 @@ int32_t Device::check(Result result, const char* what) {
   return fail(CLIKA_INTERNAL, "INTERNAL", fault_ + " on " + name() + "; the device is out of use in this process");
 }
 
-int32_t Device::allocated(Result result, size_t bytes) {
+int32_t Device::check_pinned(Result result, size_t bytes) {
   if (result != kOutOfMemory) return check(result, "pinned memory of the host");
   return fail(CLIKA_INTERNAL, "OUT_OF_MEMORY",
               "cannot pin " + std::to_string(bytes) + " bytes of the host's memory for " + name() +
@@ -425,7 +425,7 @@ void* Device::allocate_host(size_t bytes) {
   if (usable() != CLIKA_OK) return nullptr;
   const Current current(*this);
   void* data = nullptr;
-  return allocated(cuda_->host_allocate(&data, bytes, 0), bytes) == CLIKA_OK ? data : nullptr;
+  return check_pinned(cuda_->host_allocate(&data, bytes, 0), bytes) == CLIKA_OK ? data : nullptr;
 }
 
 void Device::release_host(void* data) {
@@ -448,7 +448,7 @@ int32_t Staging::prepare(Device& device) {
     }
     if (chunk.data != nullptr) continue;
     void* data = nullptr;
-    if (const int32_t status = device.allocated(cuda.host_allocate(&data, kChunk, 0), kChunk)) return status;
+    if (const int32_t status = device.check_pinned(cuda.host_allocate(&data, kChunk, 0), kChunk)) return status;
     chunk.data = static_cast<char*>(data);
   }
   return CLIKA_OK;

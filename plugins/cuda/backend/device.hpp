@@ -85,7 +85,7 @@ class Device {
   // CLIKA_OK, or this thread's failure. A result that means a fault of the device takes the device out of use.
   int32_t check(Result result, const char* what);
   // The same of pinned memory of the host.
-  int32_t allocated(Result result, size_t bytes);
+  int32_t check_pinned(Result result, size_t bytes);
   // CLIKA_OK, or the failure of a device that is out of use.
   int32_t usable();
   // The operator of a launch, for the report of a fault.

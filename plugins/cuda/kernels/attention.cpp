@@ -56,7 +56,7 @@ void group_rows(Attention& a, int most) {
 
 int32_t run_prefill(const clika_call* call, const char* op, Attention& a, int64_t tokens, int64_t sequences) {
   const int variant = variant_of(a), size = kSizes[variant];
-  const int block_rows = size > 128 ? 64 : 128, tile = size > 128 ? 32 : 64;
+  const int block_rows = clika_device::prefill_rows(size), tile = clika_device::prefill_positions(size);
   group_rows(a, block_rows);
   const int64_t each = block_rows / a.rows;
   const int64_t tiles = a.cu_seqlens != nullptr ? tokens / each + sequences + 1 : sequences * over(a.length, each);
@@ -96,10 +96,10 @@ int32_t run_items(const clika_call* call, Attention& a, bool tensor_cores, bool 
   Program* program = plain;
   unsigned threads = 128, shared = 0;
   if (tensor_cores) {
-    const int variant = variant_of(a), warps = kSizes[variant] > 128 ? 4 : 8;
+    const int variant = variant_of(a), warps = clika_device::decode_warps(kSizes[variant]);
     program = decode[a.query_dtype == CLIKA_BFLOAT16 ? 0 : 1][variant][a.rows > 8 ? 1 : 0];
     threads = static_cast<unsigned>(32 * warps);
-    shared = static_cast<unsigned>(warps * 2 * 16 * stride_of(kSizes[variant]));
+    shared = static_cast<unsigned>(warps * 2 * clika_device::kDecodePositions * stride_of(kSizes[variant]));
   } else {
     const auto words = [&](int tile) {
       const int key = static_cast<int>(over(a.size, 4) * 4 + 4), value = static_cast<int>(over(a.value_size, 4) * 4);

@@ -175,10 +175,9 @@ CLIKA_INLINE float score_of(const Attention& a, float product) {
   if (a.softcap != 0.0f) return a.softcap * kLog2e * tanhf(product * a.scale);
   return product * (a.scale * kLog2e);
 }
-// The same for weights of 16 bits: tanh x = 1 - 2 / (1 + e^2x), to some 2^-22 of 1.
-CLIKA_INLINE float fast_score_of(const Attention& a, float product) {
-  if (a.softcap == 0.0f) return product * (a.scale * kLog2e);
-  return a.softcap * kLog2e * (1.0f - __fdividef(2.0f, 1.0f + exp2f(product * (2.0f * kLog2e * a.scale))));
+// The same for weights of 16 bits, with a softcap: tanh x = 1 - 2 / (1 + e^2x), to some 2^-22 of 1.
+CLIKA_INLINE float capped_score_of(const Attention& a, float product) {
+  return a.softcap * kLog2e * (1.0f - __fdividef(2.0f, 1.0f + exp2_of(product * (2.0f * kLog2e * a.scale))));
 }
 // What a row's weighted sums are multiplied with, from its maximum and the sum of its weights.
 CLIKA_INLINE float factor_of(const Attention& a, int head, float top, float sum) {

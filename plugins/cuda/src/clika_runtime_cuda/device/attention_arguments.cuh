@@ -5,6 +5,13 @@
 
 namespace clika_device {
 
+// Shapes of the blocks on tensor cores, by the elements of a row that a program is for.
+constexpr int decode_warps(int size) { return size > 128 ? 4 : 8; }
+constexpr int kDecodePositions = 16;  // of a warp at a time
+constexpr int prefill_warps(int size) { return size > 128 ? 4 : 8; }
+constexpr int prefill_rows(int size) { return 16 * prefill_warps(size); }
+constexpr int prefill_positions(int size) { return size > 128 ? 32 : 64; }  // at a time
+
 constexpr int kMostUnits = 16384;  // tokens times sets of heads, whose splits that are done can be counted
 
 // Attention of tokens over positions that lie in blocks of pools. Without a table each sequence is one block: the operands

@@ -10,8 +10,8 @@
 using T = CLIKA_T;
 constexpr int D = CLIKA_D;
 using Row = Rows<D>;
-constexpr int kWarps = D > 128 ? 4 : 8;  // attention.cpp has the number too
-constexpr int kOwn = 16;                 // positions of a warp at a time
+constexpr int kWarps = clika_device::decode_warps(D);
+constexpr int kOwn = clika_device::kDecodePositions;
 constexpr int kTile = kWarps * kOwn;
 constexpr int kHalf = kOwn * Row::kStride;  // bytes of a warp's keys, and of its values
 constexpr int kHalves = CLIKA_ROWS / 8;  // of the 16 rows of a product that are there
@@ -20,19 +20,6 @@ constexpr int kCopies = kOwn * Row::kChunks / 32;
 // A warp's weighted sums [16][D], over its keys and values. Rows that lie in the same banks have their columns turned.
 CLIKA_INLINE float* sum_at(char* own, int row, int column) {
   return reinterpret_cast<float*>(own) + row * D + (((column >> 3) ^ (row & 3)) << 3) + (column & 7);
-}
-
-// Scores in units of log 2. tanh x = 1 - 2 / (1 + e^2x), to some 2^-22 of 1.
-CLIKA_INLINE void scale_scores(const Attention& a, float (&score)[2][2 * kHalves]) {
-  const bool capped = a.softcap != 0.0f;
-  const float by = capped ? 2.0f * kLog2e * a.scale : kLog2e * a.scale;
-  for (auto& n : score) {
-    for (float& x : n) x *= by;
-  }
-  if (!capped) return;
-  for (auto& n : score) {
-    for (float& x : n) x = a.softcap * kLog2e * (1.0f - __fdividef(2.0f, 1.0f + exp2_of(x)));
-  }
 }
 
 // d += a b of the rows that are there.
@@ -144,7 +131,10 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps, 2) attention_decode(co
         }
         end_copies();
 
-        scale_scores(a, score);
+        const bool capped = a.softcap != 0.0f;
+        for (auto& n : score) {
+          for (float& x : n) x = capped ? capped_score_of(a, x) : x * (kLog2e * a.scale);
+        }
         float factor[kHalves];
 #pragma unroll
         for (int h = 0; h < kHalves; ++h) {

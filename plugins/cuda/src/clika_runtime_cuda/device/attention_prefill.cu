@@ -7,11 +7,10 @@
 using T = CLIKA_T;
 constexpr int D = CLIKA_D;
 using Row = Rows<D>;
-constexpr int kWarps = D > 128 ? 4 : 8;  // attention.cpp has these numbers too
-constexpr int kThreads = kWarps * 32;
+constexpr int kThreads = clika_device::prefill_warps(D) * 32;
 constexpr int kBlocks = D > 64 ? 1 : 2;  // of a multiprocessor
-constexpr int kRows = kWarps * 16;
-constexpr int kTile = D > 128 ? 32 : 64;  // positions
+constexpr int kRows = clika_device::prefill_rows(D);
+constexpr int kTile = clika_device::prefill_positions(D);
 constexpr int kStageBytes = 2 * kTile * Row::kStride;
 constexpr bool kKeep = D <= 128;  // the rows of queries stay in registers
 
@@ -25,10 +24,7 @@ struct TokenTile {
 CLIKA_INLINE int running_sum(int x, int* last) {
   __shared__ int sums[kThreads / 32];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  for (int step = 1; step < 32; step <<= 1) {
-    const int before = static_cast<int>(__shfl_sync(0xffffffffu, static_cast<u32>(x), (lane - step) & 31));
-    if (lane >= step) x += before;
-  }
+  x = over_lanes(x);
   __syncthreads();  // sums of a call before have been read
   if (lane == 31) sums[warp] = x;
   __syncthreads();
@@ -213,7 +209,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) attention_prefil
 #pragma unroll
       for (auto& n : score) {
 #pragma unroll
-        for (float& x : n) x = fast_score_of(a, x);
+        for (float& x : n) x = capped_score_of(a, x);
       }
     }
     if (base < full_low || base + kTile > full_high) {
