@@ -32,6 +32,7 @@ def oracle(
     sinks: Any,
     causal: bool,
     window: int,
+    mode: str,
     scale: float,
     softcap: float,
 ) -> Any:

@@ -96,8 +96,9 @@ class CacheConfig:
     ``layout`` is "paged" (blocks of ``block_size`` tokens shared by all sequences) or "continuous"
     (one block of ``max_tokens`` per sequence). ``total_tokens`` bounds a paged pool (default: every
     sequence may grow to ``max_tokens``). ``dtype`` is what rows are held in, a dtype or a name of
-    `cache_rows` (``"q8_0"``, ``"fp8"``), float32 when None. The pools' memory is taken from the
-    system as it is first touched, so a large window costs nothing until it is used."""
+    `cache_rows` (``"q8_0"``, ``"fp8"``), float32 when None; ``mode`` is that of attention over
+    them ("exact" or "fast", see `ops.paged_attention`). The pools' memory is taken from the system
+    as it is first touched, so a large window costs nothing until it is used."""
 
     max_tokens: int
     max_sequences: int = 1
@@ -106,6 +107,7 @@ class CacheConfig:
     total_tokens: int | None = None
     dtype: Any = None
     device: Any = "cpu"
+    mode: str = "exact"
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_sequences", "block_size"):
@@ -146,7 +148,8 @@ class CacheStep:
 
     It holds tensors, real ones or traced ones; each append makes a new version of the pool, which
     later reads of the same step use. ``max_tokens`` is the longest sequence that the cache takes:
-    what depends on a model's window depends on that, never on a sequence's length. ``row_bounds``
+    what depends on a model's window depends on that, never on a sequence's length. ``mode`` is that
+    of attention. ``row_bounds``
     ``[B + 1]`` says how many rows of each sequence are wanted, like ``cu_seqlens``, where those are
     its last tokens; None where they may be any."""
 
@@ -160,9 +163,11 @@ class CacheStep:
         kv_lens: Any,
         *,
         max_tokens: int,
+        mode: str = "exact",
         row_bounds: Any = None,
     ) -> None:
         self._specs = specs
+        self._mode = mode
         self.row_bounds = row_bounds
         self.max_tokens = max_tokens
         self.pools = list(pools)
@@ -213,6 +218,7 @@ class CacheStep:
             sinks,
             causal=causal,
             window=window,
+            mode=self._mode,
             scale=scale,
             softcap=softcap,
         )
@@ -627,4 +633,10 @@ class KVCache:
         """The step as a forward pass takes it, over tensors of the arrays (eager execution)."""
         fields = (arrays.slots, arrays.block_table, arrays.cu_seqlens, arrays.kv_lens)
         tensors = [crt.tensor(array, device=self.config.device) for array in fields]
-        return CacheStep(self.specs, self.pools, *tensors, max_tokens=self.config.max_tokens)
+        return CacheStep(
+            self.specs,
+            self.pools,
+            *tensors,
+            max_tokens=self.config.max_tokens,
+            mode=self.config.mode,
+        )

@@ -106,7 +106,7 @@ def budget_for(
     context = int(config.max_position_embeddings)
     window = min(context, options.max_seq) if options.max_seq else context
     vocabulary, merges = _vocabulary(checkpoint, config)
-    cache = options.cache_rows(compute)
+    cache = options.cache_rows(compute, checkpoint)
     return budget_of(
         model,
         checkpoint.tensors,

@@ -72,8 +72,9 @@ class GenerativeModel:
                 max_tokens=window,
                 max_sequences=options.max_sequences,
                 layout=options.kvcache,
-                dtype=options.cache_rows(loaded.dtype).name,
+                dtype=options.cache_rows(loaded.dtype, loaded.checkpoint).name,
                 device=options.device,
+                mode=options.mode,
             ),
         )
         self.engine = Engine(loaded.model, cache, chunk=options.prefill_chunk)

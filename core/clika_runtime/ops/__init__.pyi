@@ -803,6 +803,7 @@ def paged_attention(
     sinks: Tensor | None = None,
     causal: bool = True,
     window: int = 0,
+    mode: Literal['exact', 'fast'] = 'exact',
     *,
     scale: float,
     softcap: float = 0.0,

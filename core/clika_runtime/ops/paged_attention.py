@@ -22,6 +22,7 @@ def _infer(
     sinks: Meta | None,
     causal: bool,
     window: int,
+    mode: str,
     scale: Any,
     softcap: Any,
 ) -> Meta:
@@ -91,6 +92,9 @@ op(
     Pools are in any of the dtypes that `kv_append` writes, keys and values each in their own; of
     uint8 the rows are blocks of Q8_0, [blocks, block_size, H, D / 32 * 34]. What they stand for is
     read exactly.
+
+    With `mode` "fast" a backend may round queries and weights to the dtype of pools of 16 bits, as
+    instructions that multiply such numbers want it; the sums stay float32.
     """,
     args=[
         tensor("query", FLOATS),
@@ -102,6 +106,7 @@ op(
         tensor("sinks", FLOATS, optional=True),
         static("causal", "bool", True),
         static("window", "int", 0),
+        static("mode", "str", "exact", modes=("exact", "fast")),
         scalar("scale", "float", keyword_only=True),
         scalar("softcap", "float", 0.0, keyword_only=True),
     ],

@@ -5,8 +5,12 @@
 // the segments of a row are folded in ascending order too. This structure does not depend on how the work is
 // split, so a row's result is the same to the bit for every batch, chunk, page size and thread count; a long
 // decode may run its segments in parallel.
+//
+// In the fast mode, over pools of bfloat16 and where the machine multiplies pairs of them, queries and weights are rounded to
+// bfloat16 too; sums stay float32.
 #include "level.hpp"
 #include "attention.hpp"
+#include "attention_bfloat16.hpp"
 #include "cached_rows.hpp"
 #include "math.hpp"
 
@@ -36,10 +40,12 @@ struct Problem {
   int64_t page;   // positions in a page of the pool
   int64_t window;
   bool causal;
-  bool direct_values;  // value rows can be read where they are
+  bool direct_values;      // value rows can be read where they are
+  const PairTiles* pairs;  // where keys and values are multiplied as pairs of bfloat16
   float scale;
   float softcap;
 
+  int64_t query_row() const { return pairs != nullptr ? size / 2 : size; }  // floats, or words
   int64_t low(int64_t position) const { return window > 0 ? std::max<int64_t>(0, position - window + 1) : 0; }
   int64_t high(int64_t position, int64_t length) const { return causal ? position + 1 : length; }
 };
@@ -109,6 +115,14 @@ void load_query(const Problem& p, const Tile& tile, int64_t head, float* out) {
     for (int64_t t = 0; t < tile.count; ++t) {
       for (int64_t g = 0; g < p.group; ++g) {
         const T* row = data_of<T>(q) + (tile.first + t) * q.strides[0] + (head * p.group + g) * q.strides[1];
+        if (p.pairs != nullptr) {
+          for (int64_t d = 0; d < p.size; ++d) {
+            const bf16 element = to_bf16(to_float(row[d * q.strides[2]]));
+            std::memcpy(reinterpret_cast<char*>(out) + 2 * d, &element, sizeof(element));
+          }
+          out += p.query_row();
+          continue;
+        }
         if (q.dtype == CLIKA_FLOAT32 && q.strides[2] == 1) {
           std::memcpy(out, row, static_cast<size_t>(p.size) * sizeof(float));
         } else {
@@ -157,6 +171,12 @@ CLIKA_INLINE void visit_pool(const clika_value& pool, F&& f) {
 
 void load_keys(const Problem& p, int64_t sequence, int64_t head, int64_t base, int64_t n, float* columns,
                Ahead* ahead) {
+  if (p.pairs != nullptr) {
+    const bf16* rows[kBlock];
+    find_rows(p, *p.keys, sequence, head, base, n, rows);
+    keys_to_columns(reinterpret_cast<const float* const*>(rows), n, 1, p.query_row(), columns, ahead);
+    return;
+  }
   visit_pool(*p.keys, [&](auto tag) {
     using T = decltype(tag);
     const T* rows[kBlock];
@@ -331,9 +351,11 @@ void weigh_keys(const Problem& p, const Tile& tile, int64_t head, const Block& b
   const int64_t base = block.base;
   const int64_t last_row = block.last_row;
   load_keys(p, tile.sequence, head, base, block.to, columns, ahead);
+  const int64_t size = p.query_row();
+  const auto multiply = p.pairs != nullptr ? p.pairs->scores : scores;
   for (int64_t r = block.first_row; r < last_row; r += kTileRows) {
-    scores(query + r * p.size, p.size, std::min<int64_t>(kTileRows, last_row - r), columns, p.size,
-           block.seen_by(p, tile, r), weights + r * kBlock);
+    multiply(query + r * size, size, std::min<int64_t>(kTileRows, last_row - r), columns, size,
+             block.seen_by(p, tile, r), weights + r * kBlock);
   }
   for (int64_t r = block.first_row; r < last_row;) {
     Seen seen[W];
@@ -354,11 +376,32 @@ void weigh_keys(const Problem& p, const Tile& tile, int64_t head, const Block& b
       }
     }
   }
+  if (p.pairs != nullptr) {
+    p.pairs->narrow(weights + block.first_row * kBlock, kBlock, last_row - block.first_row, (block.to + W - 1) / W * W);
+  }
+}
+
+// Adds the weighted values of a block to the state of the rows, two positions at a time. Those that no row sees are zero.
+void add_pairs(const Problem& p, const Tile& tile, int64_t head, const Block& block, const float* weights,
+               const State& state, float* copies, Ahead* ahead) {
+  const bf16* rows[kBlock + 1] = {};
+  find_rows(p, *p.values, tile.sequence, head, block.base, block.to, rows);
+  const int64_t first = block.from / 2;
+  if (block.from % 2 != 0) rows[block.from - 1] = nullptr;
+  for (int64_t pair = first; 2 * pair < block.to; ++pair) {
+    p.pairs->join(rows[2 * pair], rows[2 * pair + 1], p.value_size, p.width, copies + pair * p.width);
+    ahead->step();
+  }
+  for (int64_t r = block.first_row; r < block.last_row; r += kTileRows) {
+    p.pairs->add_values(weights + r * kBlock, std::min<int64_t>(kTileRows, block.last_row - r), copies, first,
+                        (block.seen_by(p, tile, r) + 1) / 2, p.width, state.values + r * p.width, p.width);
+  }
 }
 
 // Adds the weighted values of a block to the state of the rows.
 void add_block(const Problem& p, const Tile& tile, int64_t head, const Block& block, const float* weights,
                const State& state, float* copies, Ahead* ahead) {
+  if (p.pairs != nullptr) return add_pairs(p, tile, head, block, weights, state, copies, ahead);
   const float* values[kBlock];
   load_values(p, tile.sequence, head, block.base, block.to, copies, values);
   for (int64_t r = block.first_row; r < block.last_row; r += kTileRows) {
@@ -447,6 +490,12 @@ struct Work {
   int64_t longest = 0;   // sequence
 };
 
+// Whether the rows of a pool are whole words of two bfloat16.
+bool in_pairs(const clika_value& pool) {
+  return pool.dtype == CLIKA_BFLOAT16 && pool.shape[3] % 2 == 0 && pool.strides[3] == 1 && pool.strides[0] % 2 == 0 &&
+         pool.strides[1] % 2 == 0 && pool.strides[2] % 2 == 0 && reinterpret_cast<uintptr_t>(pool.data) % 4 == 0;
+}
+
 Problem read_problem(const clika_call* call) {
   const clika_value& query = call->inputs[0];
   const clika_value& keys = call->inputs[1];
@@ -466,6 +515,7 @@ Problem read_problem(const clika_call* call) {
   p.page = keys.shape[1];
   p.causal = attr_int(call, 0, 1) != 0;
   p.window = attr_int(call, 1, 0);
+  p.pairs = attr_int(call, 2, 0) != 0 && in_pairs(keys) && in_pairs(values) ? pair_tiles() : nullptr;
   p.direct_values = values.dtype == CLIKA_FLOAT32 && values.strides[3] == 1 && p.width == p.value_size;
   p.scale = static_cast<float>(scalar_float(call, 0, 1.0));
   p.softcap = static_cast<float>(scalar_float(call, 1, 0.0));
@@ -601,7 +651,7 @@ struct Segments {
     const int64_t tile_rows = tile.count * p.group;
     const int64_t length = p.lengths[tile.sequence];
     for (int64_t h = first_head; h < last_head; ++h) {
-      load_query(p, tile, h, w.query + (h - first_head) * tile_rows * p.size);
+      load_query(p, tile, h, w.query + (h - first_head) * tile_rows * p.query_row());
       clear(state(index, segment, h), tile_rows, p.width);
     }
     // Values come into the caches while keys are computed with, and the next block's keys meanwhile.
@@ -615,7 +665,7 @@ struct Segments {
       const Block block(p, tile, base);
       Ahead ahead = rows(*p.values, base);
       for (int64_t i = 0; i < heads && !block.nothing(); ++i) {
-        const float* query = w.query + i * tile_rows * p.size;
+        const float* query = w.query + i * tile_rows * p.query_row();
         weigh_keys(p, tile, first_head + i, block, query, state(index, segment, first_head + i), w.columns,
                    w.scores + i * tile_rows * kBlock, &ahead);
       }
@@ -671,8 +721,8 @@ int32_t run_segments(const clika_call* call, const Problem& p, const Work& work,
   return CLIKA_OK;
 }
 
-// query, key_pool, value_pool, block_table, cu_seqlens, kv_lens, sinks?; attrs causal, window; scalars scale,
-// softcap.
+// query, key_pool, value_pool, block_table, cu_seqlens, kv_lens, sinks?; attrs causal, window, mode; scalars
+// scale, softcap.
 int32_t run(const clika_call* call) {
   const clika_value& query = call->inputs[0];
   const clika_value& table = call->inputs[3];

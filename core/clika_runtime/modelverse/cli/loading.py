@@ -84,8 +84,9 @@ def add_cache_format(group: Any) -> None:
         "--kv-quant",
         choices=("none", *CACHE_DTYPES),
         metavar="MODE",
-        help="what the cache holds keys and values in: none (the dtype of activations), "
-        f"{', '.join(CACHE_DTYPES)} (default: none)",
+        help=f"what the cache holds keys and values in: {', '.join(CACHE_DTYPES)}, or none: "
+        "bfloat16 beside quantized weights without --exact and --dtype, else the dtype of "
+        "activations (default: none)",
     )
 
 

@@ -298,6 +298,7 @@ def _attention(
     sinks: Any,
     causal: bool,
     window: int,
+    mode: str,
     scale: float,
     softcap: float,
 ) -> Array:
@@ -341,6 +342,7 @@ def _attention_cases(make: Make) -> None:
         sinks: bool = False,
         causal: bool = True,
         window: int = 0,
+        mode: str = "exact",
         softcap: float = 0.0,
         sharp: float = 1.0,
     ) -> None:
@@ -370,6 +372,7 @@ def _attention_cases(make: Make) -> None:
             make.normal((heads[0],)) if sinks else None,
             causal,
             window,
+            mode,
             1 / math.sqrt(sizes[0]),
             softcap,
         )
@@ -379,6 +382,9 @@ def _attention_cases(make: Make) -> None:
         case(f"{dtype}-prefill", (9, 3), (9, 3), dtype=dtype)
         case(f"{dtype}-mixed", (1, 6, 2), (40, 6, 19), dtype=dtype)
     case("bf16-pool", (1, 4), (20, 4), pool_dtype="bfloat16")
+    case("fast-float32", (3, 1), (30, 70), mode="fast")
+    for dtype in ("bfloat16", "float16"):
+        case(f"fast-{dtype}", (3, 1), (30, 70), dtype=dtype, mode="fast")
     case("long", (3,), (200,), block=16)
     case("border", (1, 1, 2), (64, 65, 128), block=16)
     case("one-head", (4,), (4,), heads=(1, 1))
