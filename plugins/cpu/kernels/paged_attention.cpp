@@ -134,15 +134,16 @@ void load_query(const Problem& p, const Tile& tile, int64_t head, float* out) {
   });
 }
 
-// The rows of positions base .. base + n of one head in a pool.
+// The rows of positions base + from .. base + n of one head in a pool. Those before are not read for their numbers, and
+// their pages may be gone: the first row stands in for them.
 template <class T>
-void find_rows(const Problem& p, const clika_value& pool, int64_t sequence, int64_t head, int64_t base,
+void find_rows(const Problem& p, const clika_value& pool, int64_t sequence, int64_t head, int64_t base, int64_t from,
                int64_t n, const T** rows) {
   const int32_t* pages = p.table + sequence * p.table_stride;
-  int64_t page = base / p.page;
-  int64_t inside = base % p.page;
+  int64_t page = (base + from) / p.page;
+  int64_t inside = (base + from) % p.page;
   const T* at = nullptr;
-  for (int64_t j = 0; j < n; ++j) {
+  for (int64_t j = from; j < n; ++j) {
     if (at == nullptr) {
       at = data_of<T>(pool) + pages[page] * pool.strides[0] + inside * pool.strides[1] +
            head * pool.strides[2];
@@ -155,6 +156,7 @@ void find_rows(const Problem& p, const clika_value& pool, int64_t sequence, int6
       at = nullptr;
     }
   }
+  std::fill(rows, rows + from, rows[from]);
 }
 
 // Calls f with a value of the type that a pool's rows are addressed in.
@@ -169,18 +171,18 @@ CLIKA_INLINE void visit_pool(const clika_value& pool, F&& f) {
   }
 }
 
-void load_keys(const Problem& p, int64_t sequence, int64_t head, int64_t base, int64_t n, float* columns,
+void load_keys(const Problem& p, int64_t sequence, int64_t head, int64_t base, int64_t from, int64_t n, float* columns,
                Ahead* ahead) {
   if (p.pairs != nullptr) {
     const bf16* rows[kBlock];
-    find_rows(p, *p.keys, sequence, head, base, n, rows);
+    find_rows(p, *p.keys, sequence, head, base, from, n, rows);
     keys_to_columns(reinterpret_cast<const float* const*>(rows), n, 1, p.query_row(), columns, ahead);
     return;
   }
   visit_pool(*p.keys, [&](auto tag) {
     using T = decltype(tag);
     const T* rows[kBlock];
-    find_rows(p, *p.keys, sequence, head, base, n, rows);
+    find_rows(p, *p.keys, sequence, head, base, from, n, rows);
     if constexpr (sizeof(T) == 1) {
       ahead->all();
       codes_to_columns(rows, n, p.size, columns, kBlock);
@@ -200,22 +202,22 @@ CLIKA_INLINE void widen_row(const T* row, int64_t step, int64_t size, int64_t wi
   for (; e < width; ++e) to[e] = 0.0f;
 }
 
-void load_values(const Problem& p, int64_t sequence, int64_t head, int64_t base, int64_t n, float* copies,
+void load_values(const Problem& p, int64_t sequence, int64_t head, int64_t base, int64_t from, int64_t n, float* copies,
                  const float** rows) {
   if (p.direct_values) {
-    find_rows(p, *p.values, sequence, head, base, n, rows);
+    find_rows(p, *p.values, sequence, head, base, from, n, rows);
     return;
   }
   visit_pool(*p.values, [&](auto tag) {
     using T = decltype(tag);
-    const T* from[kBlock];
-    find_rows(p, *p.values, sequence, head, base, n, from);
-    for (int64_t j = 0; j < n; ++j) {
+    const T* held[kBlock];
+    find_rows(p, *p.values, sequence, head, base, from, n, held);
+    for (int64_t j = from; j < n; ++j) {
       float* to = copies + j * p.width;
       if constexpr (sizeof(T) == 1) {
-        widen_row(from[j], p.value_size, to);
+        widen_row(held[j], p.value_size, to);
       } else {
-        widen_row(from[j], p.values->strides[3], p.value_size, p.width, to);
+        widen_row(held[j], p.values->strides[3], p.value_size, p.width, to);
       }
       rows[j] = to;
     }
@@ -350,7 +352,7 @@ void weigh_keys(const Problem& p, const Tile& tile, int64_t head, const Block& b
   const int64_t length = p.lengths[tile.sequence];
   const int64_t base = block.base;
   const int64_t last_row = block.last_row;
-  load_keys(p, tile.sequence, head, base, block.to, columns, ahead);
+  load_keys(p, tile.sequence, head, base, block.from, block.to, columns, ahead);
   const int64_t size = p.query_row();
   const auto multiply = p.pairs != nullptr ? p.pairs->scores : scores;
   for (int64_t r = block.first_row; r < last_row; r += kTileRows) {
@@ -385,7 +387,7 @@ void weigh_keys(const Problem& p, const Tile& tile, int64_t head, const Block& b
 void add_pairs(const Problem& p, const Tile& tile, int64_t head, const Block& block, const float* weights,
                const State& state, float* copies, Ahead* ahead) {
   const bf16* rows[kBlock + 1] = {};
-  find_rows(p, *p.values, tile.sequence, head, block.base, block.to, rows);
+  find_rows(p, *p.values, tile.sequence, head, block.base, block.from, block.to, rows);
   const int64_t first = block.from / 2;
   if (block.from % 2 != 0) rows[block.from - 1] = nullptr;
   for (int64_t pair = first; 2 * pair < block.to; ++pair) {
@@ -403,7 +405,7 @@ void add_block(const Problem& p, const Tile& tile, int64_t head, const Block& bl
                const State& state, float* copies, Ahead* ahead) {
   if (p.pairs != nullptr) return add_pairs(p, tile, head, block, weights, state, copies, ahead);
   const float* values[kBlock];
-  load_values(p, tile.sequence, head, block.base, block.to, copies, values);
+  load_values(p, tile.sequence, head, block.base, block.from, block.to, copies, values);
   for (int64_t r = block.first_row; r < block.last_row; r += kTileRows) {
     add_values(weights + r * kBlock, std::min<int64_t>(kTileRows, block.last_row - r), values, block.from,
                block.seen_by(p, tile, r), p.width, state.values + r * p.width, p.width, ahead);
@@ -657,8 +659,9 @@ struct Segments {
     // Values come into the caches while keys are computed with, and the next block's keys meanwhile.
     const Span span = span_of(p, tile, work.first + segment);
     const int64_t heads = last_head - first_head;
+    const int64_t low = p.low(tile.position);
     const auto rows = [&](const clika_value& pool, int64_t base) {
-      return rows_ahead(p, pool, tile.sequence, first_head, heads, base, std::min(length, base + kBlock));
+      return rows_ahead(p, pool, tile.sequence, first_head, heads, std::max(base, low), std::min(length, base + kBlock));
     };
     fetch(rows(*p.keys, span.from));
     for (int64_t base = span.from; base < span.to; base += kBlock) {

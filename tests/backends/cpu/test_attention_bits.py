@@ -1,6 +1,8 @@
 """paged_attention: right against torch, and the same bits for every batch, chunk, page size and
 split."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from harness import KernelError, Kernels, usable_levels
@@ -26,11 +28,13 @@ class Case:
         page=16,
         dtype=torch.float32,
         pool=torch.float32,
+        mode="exact",
         seed=0,
     ):
         g = torch.Generator().manual_seed(seed)
         self.lengths, self.heads, self.group, self.page = lengths, heads, group, page
         self.size, self.value_size, self.dtype, self.pool = size, value_size or size, dtype, pool
+        self.mode = ("exact", "fast").index(mode)
         self.q, self.k, self.v = [], [], []
         for n in lengths:
             self.q.append(torch.randn(n, heads * group, size, generator=g).to(dtype))
@@ -78,7 +82,7 @@ class Case:
                 "paged_attention",
                 [query, keys, values, table[used].contiguous(), starts, lens, sinks],
                 [result],
-                attrs=[causal, window],
+                attrs=[causal, window, self.mode],
                 scalars=[scale, softcap],
             )
             for i, b in enumerate(used):
@@ -108,6 +112,14 @@ class Case:
         return (s.softmax(-1) @ v).transpose(0, 1)
 
 
+# The ways in which products are made.
+FORMS = [
+    pytest.param({}, id="float32"),
+    pytest.param({"pool": torch.bfloat16}, id="bfloat16"),
+    pytest.param({"pool": torch.bfloat16, "mode": "fast"}, id="pairs"),
+]
+
+
 def pieces(n, size):
     return [(i, min(n, i + size)) for i in range(0, n, size)]
 
@@ -120,19 +132,18 @@ def same_bits(a, b):
     return all(torch.equal(bits(x), bits(y)) for x, y in zip(a, b, strict=True))
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"causal": False},
-        {"window": 7},
-        {"window": 100},
-        {"softcap": 5.0},
-        {"sinks": torch.linspace(-3, 6, 6)},
-        {"causal": False, "window": 50},
-    ],
-    ids=str,
-)
+OPTIONS = [
+    {},
+    {"causal": False},
+    {"window": 7},
+    {"window": 100},
+    {"softcap": 5.0},
+    {"sinks": torch.linspace(-3, 6, 6)},
+    {"causal": False, "window": 50},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_against_torch(level, options):
     case = Case([1, 70, 300])
     got = case.whole(Kernels(level), **options)
@@ -140,6 +151,52 @@ def test_against_torch(level, options):
         torch.testing.assert_close(
             got[b].double(), case.reference(b, **options), rtol=2e-5, atol=2e-6
         )
+
+
+@pytest.mark.parametrize("sizes", [(64, 64), (18, 21), (128, 40)], ids=str)
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_pairs_against_torch(level, options, sizes):
+    """Queries of bfloat16 lose nothing; a weight is off by at most 2^-9 of itself, a weighted mean
+    of values by at most twice that of the mean of their magnitudes, which the largest bounds."""
+    case = Case([1, 70, 301], size=sizes[0], value_size=sizes[1], pool=torch.bfloat16, mode="fast")
+    case.q = [q.bfloat16().float() for q in case.q]
+    got = case.whole(Kernels(level), **options)
+    for b in range(3):
+        error = (got[b].double() - case.reference(b, **options)).abs()
+        assert error.max() <= 2**-8 * case.v[b].double().abs().max()
+
+
+def test_pairs_are_what_the_machine_multiplies(level):
+    """Rounded queries and weights leave their mark where there is an instruction for pairs of
+    bfloat16, and only there."""
+    flags = Path("/proc/cpuinfo")
+    if not flags.exists():
+        pytest.skip("the system does not say what the processor has")
+    there = level == "avx512" and "avx512_bf16" in flags.read_text()
+    exact, fast = (Case([100], pool=torch.bfloat16, mode=mode) for mode in ("exact", "fast"))
+    cpu = Kernels(level)
+    assert same_bits(exact.whole(cpu), fast.whole(cpu)) is not there
+    for pool in (torch.float32, torch.float16):
+        exact, fast = (Case([100], pool=pool, mode=mode) for mode in ("exact", "fast"))
+        assert same_bits(exact.whole(cpu), fast.whole(cpu))
+
+
+@pytest.mark.parametrize("pool", [torch.float32, torch.bfloat16, torch.float8_e4m3fn], ids=str)
+@pytest.mark.parametrize("mode", ["exact", "fast"])
+@pytest.mark.parametrize("new", [1, 40])
+def test_pages_behind_the_window_are_not_read(level, pool, mode, new):
+    case = Case([101], heads=1, pool=pool, mode=mode)
+    cpu = Kernels(level)
+    want = case.run(cpu, [[(101 - new, 101)]], window=7)
+    pools = case.pools
+
+    def without_the_first(page):
+        keys, values, table = pools(page)
+        table[0, : (101 - new - 7) // case.page] = 10**9
+        return keys, values, table
+
+    case.pools = without_the_first
+    assert same_bits(want, case.run(cpu, [[(101 - new, 101)]], window=7))
 
 
 @pytest.mark.parametrize("pool", [torch.float32, torch.bfloat16, torch.float16], ids=str)
@@ -158,25 +215,27 @@ def test_shapes_and_dtypes(level, shape, dtype, pool):
         )
 
 
-@pytest.mark.parametrize("pool", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("window", [0, 90])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("window", [0, 91])
 @pytest.mark.parametrize("chunk", [1, 5, 64])
-def test_chunks_give_the_bits_of_one_piece(level, chunk, window, pool):
-    case = Case([203], heads=1, pool=pool)
+def test_chunks_give_the_bits_of_one_piece(level, chunk, window, form):
+    case = Case([203], heads=1, **form)
     cpu = Kernels(level)
     whole = case.whole(cpu, window=window)
     assert same_bits(whole, case.run(cpu, [[part] for part in pieces(203, chunk)], window=window))
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("group", [1, 2, 3, 5, 7, 9])
-def test_decode_of_every_group_gives_the_bits_of_prefill(level, group):
-    case = Case([140], heads=1, group=group, size=36, value_size=20)
+def test_decode_of_every_group_gives_the_bits_of_prefill(level, group, form):
+    case = Case([140], heads=1, group=group, size=36, value_size=20, **form)
     cpu = Kernels(level)
     assert same_bits(case.whole(cpu), case.run(cpu, [[part] for part in pieces(140, 1)]))
 
 
-def test_batch_of_7_gives_the_bits_of_batches_of_1(level):
-    case = Case([1, 64, 65, 128, 200, 33, 300], heads=1)
+@pytest.mark.parametrize("form", FORMS)
+def test_batch_of_7_gives_the_bits_of_batches_of_1(level, form):
+    case = Case([1, 64, 65, 128, 200, 33, 300], heads=1, **form)
     cpu = Kernels(level)
     together = case.whole(cpu)
     alone = []
@@ -192,8 +251,9 @@ def test_batch_of_7_gives_the_bits_of_batches_of_1(level):
 
 @pytest.mark.parametrize("threads", [2, 3])
 @pytest.mark.parametrize("length", [200, 1100])
-def test_threads_change_no_bit(level, threads, length):
-    case = Case([length, 40], heads=1, group=2)
+@pytest.mark.parametrize("form", FORMS)
+def test_threads_change_no_bit(level, threads, length, form):
+    case = Case([length, 40], heads=1, group=2, **form)
     one, more = Kernels(level), Kernels(level, threads=threads)
     steps = [
         [(length - 70, length - 3), (0, 30)],
@@ -204,8 +264,9 @@ def test_threads_change_no_bit(level, threads, length):
 
 
 @pytest.mark.parametrize("page", [1, 3, 64, 512])
-def test_page_size_changes_no_bit(level, page):
-    case = Case([200, 77])
+@pytest.mark.parametrize("form", FORMS)
+def test_page_size_changes_no_bit(level, page, form):
+    case = Case([200, 77], **form)
     cpu = Kernels(level)
     assert same_bits(case.whole(cpu), case.whole(cpu, page=page))
 
@@ -236,8 +297,9 @@ def test_strided_query_and_padding_tokens(level):
     assert torch.equal(out[40:], torch.zeros(3, 2, 16))
 
 
-def test_nan_stays_visible(level):
-    case = Case([30], heads=1, group=1)
+@pytest.mark.parametrize("form", FORMS)
+def test_nan_stays_visible(level, form):
+    case = Case([30], heads=1, group=1, **form)
     case.q[0][7] = float("nan")
     (out,) = case.whole(Kernels(level))
     assert torch.isnan(out[7]).all()
