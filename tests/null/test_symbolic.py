@@ -116,6 +116,7 @@ def test_model_operators(recorder: Any, tokens: Any) -> None:
         None,
         True,
         0,
+        "exact",
         None,
         None,
     )

@@ -195,6 +195,7 @@ def attention(**change: Any) -> Any:
         "sinks": None,
         "causal": True,
         "window": 0,
+        "mode": "exact",
         "scale": None,
         "softcap": None,
         **change,

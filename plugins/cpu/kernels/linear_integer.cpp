@@ -217,8 +217,8 @@ Driver::Units Driver::units() const {
     strips += group_count(weights[i].groups, u.strip);
     u.ends[i] = strips;
   }
-  // Runs of one length, as many for each thread.
-  u.runs = group_count(u.tiles, 264 / T);
+  // Runs of one length, as many for each thread. Alone, a run takes more: panels are filled once for each.
+  u.runs = group_count(u.tiles, (threads > 1 ? 264 : 528) / T);
   if (u.runs > 1) u.runs = group_count(u.runs, threads) * threads;
   if (strips * u.runs < wanted) u.runs = group_count(wanted, strips);
   u.run = group_count(u.tiles, std::min(u.runs, u.tiles));

@@ -116,9 +116,14 @@ void load_query(const Problem& p, const Tile& tile, int64_t head, float* out) {
       for (int64_t g = 0; g < p.group; ++g) {
         const T* row = data_of<T>(q) + (tile.first + t) * q.strides[0] + (head * p.group + g) * q.strides[1];
         if (p.pairs != nullptr) {
-          for (int64_t d = 0; d < p.size; ++d) {
+          auto* const to = reinterpret_cast<bf16*>(out);
+          int64_t d = 0;
+          if (q.strides[2] == 1) {
+            for (; d + W <= p.size; d += W) store(to + d, load(row + d));
+          }
+          for (; d < p.size; ++d) {
             const bf16 element = to_bf16(to_float(row[d * q.strides[2]]));
-            std::memcpy(reinterpret_cast<char*>(out) + 2 * d, &element, sizeof(element));
+            std::memcpy(to + d, &element, sizeof(element));
           }
           out += p.query_row();
           continue;
