@@ -12,6 +12,7 @@ import pytest
 from tests.cli.harness import call, run
 from tests.cli.tiny import COUNTING, write_model
 from tests.cli.wheels import tiny_gguf
+from tests.unit.modelverse.test_requirements import quantized
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,19 @@ def test_a_window_over_the_checkpoints_is_said(model: Path) -> None:
     result = call("check", model, "--max-seq", "20000", "--json")
     assert {row["window"] for row in json.loads(result.out)["devices"]} == {8192}
     assert "--max-seq 20000: the checkpoint's window of 8192 tokens is used" in result.err
+
+
+def test_the_cache_beside_quantized_weights(tmp_path: Path) -> None:
+    """As `prompt` with the same options makes it."""
+    path = quantized(tmp_path / "m.gguf", rows=32)
+    for options, kind in (
+        ((), "bfloat16"),
+        (("--exact",), "float32"),
+        (("--dtype", "float32"), "float32"),
+        (("--exact", "--kv-quant", "bfloat16"), "bfloat16"),
+    ):
+        result = call("check", path, "--json", *options)
+        assert json.loads(result.out)["devices"][0]["cache_dtype"] == kind
 
 
 def test_another_window(model: Path) -> None:

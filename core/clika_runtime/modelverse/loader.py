@@ -59,14 +59,15 @@ class LoadOptions:
     ``dtype`` is the dtype of activations: None takes the checkpoint's; for a GGUF file and for a
     quantized one float32, or bfloat16 on a device that multiplies it on tensor cores. ``mode`` is
     how quantized weights are multiplied: "fast" (integer products over activations quantized by row
-    block) or "exact" (weights decode to the compute dtype), and keys and values of 16 bits
+    block) or "exact" (weights decode to the compute dtype). It is that of attention too: "fast" may
+    round queries and weights to the dtype of a cache of 16 bits, of any model
     (`ops.paged_attention`).
     ``max_seq`` caps the context window; 0 keeps the checkpoint's whole one, whose cache has to fit
     (the command line takes at most 4096 where ``--max-seq`` is not given). ``max_sequences``
     sequences may stand in the cache at once; ``kvcache`` is "paged" or "continuous"; ``kv_dtype``
     is what the cache holds its rows in, a name or dtype of `cache_rows`: None takes bfloat16 beside
-    quantized weights that are multiplied fast, where ``dtype`` is not given, else the dtype of
-    activations; "q8_0" and "fp8" are quantized. ``prefill_chunk`` is how many prompt tokens one
+    quantized weights that are multiplied fast, where ``dtype`` is not given and the device computes
+    with it, else the dtype of activations; "q8_0" and "fp8" are quantized. ``prefill_chunk`` is how many prompt tokens one
     step takes at most. With ``prefix_cache`` the cache keeps texts that are done as long as nobody
     needs the room, and a prompt that begins as one of them takes its rows (`prefixes`).
 
@@ -125,9 +126,17 @@ class LoadOptions:
         dtype."""
         if self.kv_dtype is not None:
             return row_format(self.kv_dtype)
-        if self.dtype is None and self.mode == "fast" and checkpoint.packed:
+        fast = self.dtype is None and self.mode == "fast" and checkpoint.packed
+        if fast and _serves_bfloat16(self.device):
             return row_format(crt.bfloat16)
         return row_format(compute)
+
+
+def _serves_bfloat16(device: Any) -> bool:
+    # A host without a backend is judged too, and has no properties.
+    if crt.Device(device).type == "cpu":
+        return True
+    return bool(crt.get_device_properties(device).bf16)
 
 
 class Checkpoint:

@@ -38,6 +38,8 @@ __all__ = ["FORMAT", "Session", "fingerprint", "load_session", "save_session"]
 
 FORMAT = "clika_runtime.session"
 VERSION = 1
+# Facts of a model that options of its load decide.
+_OPTIONS = {"dtype": "dtype", "mode": "mode", "cache": "kv_dtype"}
 # Of a tensor: bytes of its beginning, and of windows spread over the rest.
 _HEAD, _WINDOW, _WINDOWS = 4096, 256, 16
 
@@ -259,9 +261,12 @@ def _check_model(where: str, found: Any, ours: Mapping[str, str]) -> None:
         raise _malformed(where, "the session names no model")
     for name in {**ours, **found}:
         if found.get(name) != ours.get(name):
+            fix = ""
+            if name in _OPTIONS and isinstance(found.get(name), str):
+                fix = f"; load the model with {_OPTIONS[name]}={found[name]!r:.80}"
             raise InvalidArgumentError(
                 f"{where}: the session is of another model: its {name!r:.40} is "
-                f"{found.get(name)!r:.80}, here it is {ours.get(name)!r:.80}",
+                f"{found.get(name)!r:.80}, here it is {ours.get(name)!r:.80}{fix}",
                 "FAILED_PRECONDITION",
             )
 

@@ -94,7 +94,8 @@ op(
     read exactly.
 
     With `mode` "fast" a backend may round queries and weights to the dtype of pools of 16 bits, as
-    instructions that multiply such numbers want it; the sums stay float32.
+    instructions that multiply such numbers want it; the sums stay float32. Whether it does depends
+    on the machine, on the head size and on how the pools lie in memory, never on batch or position.
     """,
     args=[
         tensor("query", FLOATS),

@@ -9,8 +9,8 @@
 struct PairTiles {
   // Rounds the first `n` floats of each row, a multiple of W, to bfloat16 in their place: they become n / 2 words.
   void (*narrow)(float* row, int64_t stride, int64_t rows, int64_t n);
-  // words[e] = first[e] and second[e] for rows of `size` bfloat16, none of which is zeros; up to `width`, a multiple of W,
-  // the words are zero.
+  // words[e] = first[e] and second[e] for rows of `size` bfloat16, anywhere in memory; a null row stands for zeros. Up to
+  // `width`, a multiple of W, the words are zero.
   void (*join)(const void* first, const void* second, int64_t size, int64_t width, float* words);
   // As `scores` and `add_values` of attention.hpp; `size` counts words, `begin` and `end` pairs of positions.
   void (*scores)(const float* query, int64_t stride, int64_t rows, const float* columns, int64_t size, int64_t n, float* out);

@@ -237,16 +237,15 @@ int64_t element_bytes(int32_t dtype) {
 // the hardware finds them, later.
 Ahead rows_ahead(const Problem& p, const clika_value& pool, int64_t sequence, int64_t head, int64_t heads, int64_t from,
                  int64_t to) {
-  const bool whole = pool.strides[3] == 1 && (heads == 1 || pool.strides[2] == pool.shape[3]) &&
-                     (pool.shape[2] == heads || to - from <= 1) &&
-                     pool.strides[1] == pool.strides[2] * pool.shape[2];
   to = std::min(to, from / p.page * p.page + p.page);
+  const bool whole = pool.strides[3] == 1 && (heads == 1 || pool.strides[2] == pool.shape[3]) &&
+                     (to - from <= 1 || pool.strides[1] == heads * pool.shape[3]);
   if (!whole || to <= from) return {};
   const int64_t size = element_bytes(pool.dtype);
   const int64_t page = p.table[sequence * p.table_stride + from / p.page];
   const char* const at = data_of<char>(pool) + size * (page * pool.strides[0] + from % p.page * pool.strides[1] +
                                                        head * pool.strides[2]);
-  return {at, at + size * (to - from) * pool.strides[1]};
+  return {at, at + size * (to - from) * heads * pool.shape[3]};
 }
 
 // Reads it at once. A byte of every line is loaded: that sets off the hardware's own reading ahead.
@@ -497,10 +496,12 @@ struct Work {
   int64_t longest = 0;   // sequence
 };
 
-// Whether the rows of a pool are whole words of two bfloat16.
-bool in_pairs(const clika_value& pool) {
-  return pool.dtype == CLIKA_BFLOAT16 && pool.shape[3] % 2 == 0 && pool.strides[3] == 1 && pool.strides[0] % 2 == 0 &&
-         pool.strides[1] % 2 == 0 && pool.strides[2] % 2 == 0 && reinterpret_cast<uintptr_t>(pool.data) % 4 == 0;
+// Whether pools hold what is multiplied in pairs. Keys are read as words of two elements, values one by one.
+bool in_pairs(const clika_value& keys, const clika_value& values) {
+  const bool words = keys.shape[3] % 2 == 0 && keys.strides[0] % 2 == 0 && keys.strides[1] % 2 == 0 &&
+                     keys.strides[2] % 2 == 0 && reinterpret_cast<uintptr_t>(keys.data) % 4 == 0;
+  return keys.dtype == CLIKA_BFLOAT16 && values.dtype == CLIKA_BFLOAT16 && keys.strides[3] == 1 &&
+         values.strides[3] == 1 && words;
 }
 
 Problem read_problem(const clika_call* call) {
@@ -522,7 +523,7 @@ Problem read_problem(const clika_call* call) {
   p.page = keys.shape[1];
   p.causal = attr_int(call, 0, 1) != 0;
   p.window = attr_int(call, 1, 0);
-  p.pairs = attr_int(call, 2, 0) != 0 && in_pairs(keys) && in_pairs(values) ? pair_tiles() : nullptr;
+  p.pairs = attr_int(call, 2, 0) != 0 && in_pairs(keys, values) ? pair_tiles() : nullptr;
   p.direct_values = values.dtype == CLIKA_FLOAT32 && values.strides[3] == 1 && p.width == p.value_size;
   p.scale = static_cast<float>(scalar_float(call, 0, 1.0));
   p.softcap = static_cast<float>(scalar_float(call, 1, 0.0));

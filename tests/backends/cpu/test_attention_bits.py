@@ -1,11 +1,15 @@
 """paged_attention: right against torch, and the same bits for every batch, chunk, page size and
 split."""
 
+import ctypes
+import mmap
 from pathlib import Path
 
 import pytest
 import torch
-from harness import KernelError, Kernels, usable_levels
+from harness import SERVER, KernelError, Kernels, usable_levels
+
+import clika_runtime as crt
 
 LEVELS = usable_levels()
 
@@ -179,6 +183,75 @@ def test_pairs_are_what_the_machine_multiplies(level):
     for pool in (torch.float32, torch.float16):
         exact, fast = (Case([100], pool=pool, mode=mode) for mode in ("exact", "fast"))
         assert same_bits(exact.whole(cpu), fast.whole(cpu))
+
+
+@pytest.mark.skipif(bool(SERVER), reason="the kernels run on another machine")
+def test_the_isa_says_whether_pairs_are_multiplied():
+    """Rows of a cache that were computed with them have other bits (`sessions.fingerprint`)."""
+    exact, fast = (Case([100], pool=torch.bfloat16, mode=mode) for mode in ("exact", "fast"))
+    alike = same_bits(exact.whole(Kernels()), fast.whole(Kernels()))
+    assert crt.get_device_properties("cpu").isa.endswith("_bf16") is not alike
+
+
+def before_a_wall(x):
+    """The elements of ``x`` in its own strides, the last of them before a page that nobody may
+    touch: a read behind it ends the process."""
+    span = (1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True))) * x.itemsize
+    size = -(-span // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(-1, size + mmap.PAGESIZE)
+    everything = torch.frombuffer(memory, dtype=torch.uint8)
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    assert protect(everything.data_ptr() + size, mmap.PAGESIZE, 0) == 0
+    return everything[size - span : size].view(x.dtype).as_strided(x.shape, x.stride()).copy_(x)
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MAP_PRIVATE") or bool(SERVER), reason="needs mprotect")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float8_e4m3fn], ids=str)
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize(
+    "shape, room",
+    [((1, 1, 4, 256), 256), ((1, 65, 4, 256), 256), ((1, 64, 1, 64), 4096), ((3, 1, 1, 64), 2048)],
+    ids=str,
+)
+def test_nothing_behind_a_pool_is_read(level, shape, room, threads, dtype):
+    """Neither behind the last head of the last row nor behind a row that is a part of a wider
+    one."""
+    pages, page, heads, size = shape
+    g = torch.Generator().manual_seed(3)
+    pool = torch.randn(*shape[:3], room, generator=g).to(dtype)[..., :size]
+    query, table = torch.randn(1, heads, size, generator=g), torch.arange(pages)[None].int()
+    starts, lens = torch.tensor([0, 1]).int(), torch.tensor([pages * page]).int()
+    found = []
+    for held in (pool.clone(memory_format=torch.contiguous_format), before_a_wall(pool)):
+        out = torch.zeros(1, heads, size)
+        Kernels(level, threads=threads)(
+            "paged_attention",
+            [query, held, held, table, starts, lens, None],
+            [out],
+            attrs=[True, 0, 1],
+            scalars=[0.125, 0.0],
+        )
+        found.append(out)
+    assert torch.isfinite(found[0]).all() and same_bits(found[:1], found[1:])
+
+
+@pytest.mark.parametrize("view", ["wide", "heads first", "odd"])
+def test_strided_values_change_no_bit(level, view):
+    case = Case([100, 5], size=18, value_size=21, pool=torch.bfloat16, mode="fast")
+    cpu = Kernels(level)
+    want, pools = case.whole(cpu), case.pools
+
+    def strided(page):
+        keys, values, table = pools(page)
+        if view == "heads first":
+            return keys, values.transpose(1, 2).contiguous().transpose(1, 2), table
+        room = torch.full((*values.shape[:3], 21 + 16), 7.0).to(values.dtype)
+        held = room[..., 3:24] if view == "wide" else room.flatten()[1 : 1 + values.numel()]
+        return keys, held.view_as(values).copy_(values), table
+
+    case.pools = strided
+    assert same_bits(want, case.whole(cpu))
 
 
 @pytest.mark.parametrize("pool", [torch.float32, torch.bfloat16, torch.float8_e4m3fn], ids=str)

@@ -7,14 +7,16 @@ import logging
 import struct
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import clika_runtime as crt
 from clika_runtime.errors import InvalidArgumentError, OutOfMemoryError
 from clika_runtime.modelverse import fit, requirements
 from clika_runtime.modelverse.generation import load_generative
-from clika_runtime.modelverse.loader import LoadOptions, describe
+from clika_runtime.modelverse.loader import LoadOptions, describe, open_checkpoint
 from clika_runtime.modelverse.requirements import Budget, Place
 from tests.cli.tiny import COUNTING, HEADS, HIDDEN, write_model
 
@@ -95,6 +97,39 @@ def test_packed_weights_fill_whole_groups_and_pages(tmp_path: Path) -> None:
     assert one.weights % requirements.HUGE_PAGE < 4096  # norms beside the regions
     assert packed <= one.weights < packed + requirements.HUGE_PAGE + 4096
     assert one.loading > one.base + one.weights
+
+
+@pytest.mark.parametrize(
+    "options, kind",
+    [
+        ({}, "bfloat16"),
+        ({"mode": "exact"}, "float32"),
+        ({"dtype": "float32"}, "float32"),
+        ({"dtype": "float16"}, "float16"),
+        ({"kv_dtype": "float32"}, "float32"),
+        ({"mode": "exact", "kv_dtype": "fp8"}, "fp8"),
+    ],
+    ids=str,
+)
+def test_the_cache_beside_quantized_weights(
+    tmp_path: Path, options: dict[str, Any], kind: str
+) -> None:
+    path = quantized(tmp_path / "m.gguf", rows=32)
+    found = budget(path, max_seq=16, **options)
+    size = {"float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1}[kind]
+    assert (found.cache_dtype, found.cache_per_token) == (kind, 2 * 32 * size)
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_the_cache_is_what_the_device_computes_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    """A device without bfloat16 gets the dtype of activations."""
+    checkpoint = open_checkpoint(quantized(tmp_path / "m.gguf", rows=32))
+    about = SimpleNamespace(bf16=there)
+    monkeypatch.setattr(crt, "get_device_properties", lambda device: about)
+    rows = LoadOptions(device="cuda:0").cache_rows(crt.float32, checkpoint)
+    assert rows.name == ("bfloat16" if there else "float32")
 
 
 def quantized(path: Path, rows: int) -> Path:

@@ -176,6 +176,19 @@ def refused(model: GenerativeModel, path: Path, match: str, code: str = "MALFORM
     assert model.engine.cache.free_blocks == free and len(model.prefixes or ()) == 0
 
 
+@pytest.mark.parametrize("option, value", [("kv_dtype", "bfloat16"), ("mode", "exact")])
+def test_a_refusal_names_the_option_that_helps(
+    folder: Path, saved: Path, tmp_path: Path, option: str, value: str
+) -> None:
+    """A session of another cache is refused in both directions, and loads as its refusal says."""
+    path = tmp_path / "talk.safetensors"
+    talk(load_generative(folder, **{option: value}), path)
+    code, helps = "FAILED_PRECONDITION", f"here it is .*; load the model with {option}="
+    refused(load_generative(folder, **{option: value}), saved, helps, code)
+    refused(load_generative(folder), path, f"{helps}'{value}'$", code)
+    assert load_generative(folder, **{option: value}).load_session(path).tokens
+
+
 def test_another_model_is_refused(folder: Path, saved: Path, tmp_path: Path) -> None:
     code = "FAILED_PRECONDITION"
     refused(load_generative(folder, dtype="bfloat16"), saved, "its 'dtype' is 'float32'", code)

@@ -56,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="dtype of activations, and of the cache without --kv-quant (default: the "
         "checkpoint's)",
     )
+    loading.add_mode(parser)
     loading.add_cache_format(parser)
     loading.add_adapters(parser)
     parser.add_argument(
@@ -87,6 +88,7 @@ def run(arguments: Any) -> int:
             assume=assumed,
             options=LoadOptions(
                 dtype=given.get("dtype"),
+                mode=loading.mode_of(given),
                 kv_dtype=loading.cache_format(given),
                 **loading.adapter_options(given),
             ),

@@ -53,11 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser, window: str = DEFAULT_WINDOW)
         help="dtype of activations, and of the cache without --kv-quant (default: the "
         "checkpoint's)",
     )
-    load.add_argument(
-        "--exact",
-        action="store_true",
-        help="multiply quantized weights exactly (slower; default: integer products)",
-    )
+    add_mode(load)
     load.add_argument(
         "--kvcache",
         choices=("paged", "continuous"),
@@ -76,6 +72,21 @@ def add_arguments(parser: argparse.ArgumentParser, window: str = DEFAULT_WINDOW)
         metavar="FILE",
         help="append the counters of the memory pools at each stage, a line of JSON each",
     )
+
+
+def add_mode(group: Any) -> None:
+    """``--exact``, of every command that judges or loads a model."""
+    group.add_argument(
+        "--exact",
+        action="store_true",
+        help="multiply quantized weights, and a cache of 16 bits, exactly (slower; default: "
+        "integer products, and queries rounded as the cache is)",
+    )
+
+
+def mode_of(given: dict[str, Any]) -> str:
+    """What ``--exact`` means for the load."""
+    return "exact" if given.get("exact") else "fast"
 
 
 def add_cache_format(group: Any) -> None:
@@ -158,7 +169,7 @@ def load(
 
     options: dict[str, Any] = {
         "device": given.get("place", "auto"),
-        "mode": "exact" if given.get("exact") else "fast",
+        "mode": mode_of(given),
         "max_seq": given.get("max_seq", MAX_SEQ),
         "max_sequences": max_sequences,
         "prefix_cache": prefix_cache,

@@ -41,6 +41,8 @@ namespace CLIKA_LEVEL_1 {
 }
 namespace CLIKA_LEVEL_2 {
 #include "kernel_files.inc"
+struct PairTiles;
+const PairTiles* pair_tiles();  // attention_bfloat16.hpp
 }
 #endif
 #undef CLIKA_PLAIN_FILE
@@ -202,6 +204,16 @@ int32_t memory_info(int32_t, int64_t* free_bytes, int64_t* total_bytes) {
   return CLIKA_OK;
 }
 
+// Whether the level's kernels multiply pairs of bfloat16, which gives other bits than the same level without.
+template <int kLevel>
+bool multiplies_pairs() {
+#if CLIKA_LEVEL_COUNT > 1
+  return kLevel == 2 && CLIKA_LEVEL_2::pair_tiles() != nullptr;
+#else
+  return false;
+#endif
+}
+
 template <int kLevel>
 int32_t device_properties(int32_t device, clika_device_properties* out) {
   if (device != 0) return CLIKA_NOT_FOUND;
@@ -216,7 +228,7 @@ int32_t device_properties(int32_t device, clika_device_properties* out) {
   p.warp = 1;
   p.fp16 = 1;
   p.bf16 = 1;
-  std::snprintf(p.isa, sizeof(p.isa), "%s", kLevelNames[kLevel]);
+  std::snprintf(p.isa, sizeof(p.isa), "%s%s", kLevelNames[kLevel], multiplies_pairs<kLevel>() ? "_bf16" : "");
   std::memcpy(out, &p, size > 0 && size < sizeof(p) ? size : sizeof(p));
   out->size = size > 0 ? size : static_cast<uint32_t>(sizeof(p));
   return CLIKA_OK;
