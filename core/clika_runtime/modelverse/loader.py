@@ -67,9 +67,10 @@ class LoadOptions:
     sequences may stand in the cache at once; ``kvcache`` is "paged" or "continuous"; ``kv_dtype``
     is what the cache holds its rows in, a name or dtype of `cache_rows`: None takes bfloat16 beside
     quantized weights that are multiplied fast, where ``dtype`` is not given and the device computes
-    with it, else the dtype of activations; "q8_0" and "fp8" are quantized. ``prefill_chunk`` is how many prompt tokens one
-    step takes at most. With ``prefix_cache`` the cache keeps texts that are done as long as nobody
-    needs the room, and a prompt that begins as one of them takes its rows (`prefixes`).
+    with it, else the dtype of activations; "q8_0" and "fp8" are quantized. ``prefill_chunk`` is how
+    many prompt tokens one step takes at most. With ``prefix_cache`` the cache keeps texts that are
+    done as long as nobody needs the room, and a prompt that begins as one of them takes its rows
+    (`prefixes`).
 
     ``adapters`` are LoRA adapters on every request: paths, ``"PATH:SCALE"`` or ``AdapterSpec``
     (`adapters`). ``merge_adapters`` adds them to the weights, which have to be dense, instead of
