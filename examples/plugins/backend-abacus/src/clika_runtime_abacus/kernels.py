@@ -88,7 +88,7 @@ def kv_append(pool: Any, value: Any, slots: Any) -> None:
 @kernel
 def paged_attention(
     query: Any, key_pool: Any, value_pool: Any, table: Any, starts: Any, lengths: Any, sinks: Any,
-    *, causal: bool, window: int, scale: float, softcap: float,
+    *, causal: bool, window: int, mode: str, scale: float, softcap: float,
 ) -> Any:  # fmt: skip
     if sinks is not None or softcap or window or not causal:
         raise UnsupportedError("paged_attention: causal only", "NOT_IMPLEMENTED_FOR_PARAM")
