@@ -147,11 +147,10 @@ class CacheStep:
     """What a forward pass sees of the cache: it appends and attends, layer by layer.
 
     It holds tensors, real ones or traced ones; each append makes a new version of the pool, which
-    later reads of the same step use. ``max_tokens`` is the longest sequence that the cache takes:
-    what depends on a model's window depends on that, never on a sequence's length. ``mode`` is that
-    of attention. ``row_bounds``
-    ``[B + 1]`` says how many rows of each sequence are wanted, like ``cu_seqlens``, where those are
-    its last tokens; None where they may be any."""
+    later reads of the same step use. ``config`` is the cache's. ``max_tokens`` is the longest
+    sequence that it takes: what depends on a model's window depends on that, never on a sequence's
+    length. ``row_bounds`` ``[B + 1]`` says how many rows of each sequence are wanted, like
+    ``cu_seqlens``, where those are its last tokens; None where they may be any."""
 
     def __init__(
         self,
@@ -162,14 +161,13 @@ class CacheStep:
         cu_seqlens: Any,
         kv_lens: Any,
         *,
-        max_tokens: int,
-        mode: str = "exact",
+        config: CacheConfig,
         row_bounds: Any = None,
     ) -> None:
         self._specs = specs
-        self._mode = mode
+        self._mode = config.mode
         self.row_bounds = row_bounds
-        self.max_tokens = max_tokens
+        self.max_tokens = config.max_tokens
         self.pools = list(pools)
         self._slots = slots
         self._block_table = block_table
@@ -633,10 +631,4 @@ class KVCache:
         """The step as a forward pass takes it, over tensors of the arrays (eager execution)."""
         fields = (arrays.slots, arrays.block_table, arrays.cu_seqlens, arrays.kv_lens)
         tensors = [crt.tensor(array, device=self.config.device) for array in fields]
-        return CacheStep(
-            self.specs,
-            self.pools,
-            *tensors,
-            max_tokens=self.config.max_tokens,
-            mode=self.config.mode,
-        )
+        return CacheStep(self.specs, self.pools, *tensors, config=self.config)

@@ -281,8 +281,7 @@ class Engine:
             of["block_table"],
             of["cu_seqlens"],
             of["kv_lens"],
-            max_tokens=self.cache.config.max_tokens,
-            mode=self.cache.config.mode,
+            config=self.cache.config,
             row_bounds=of.get("row_bounds"),
         )
         hidden = self.model(of["tokens"], of["positions"], step, of.get("rows"))

@@ -194,62 +194,23 @@ CLIKA_NOINLINE void values_of(const float* weights, const float* const* values, 
   for (; e < size; e += W) value_tile<R, 1>(weights, values, begin, end, e, sums, sums_stride, ahead);
 }
 
+// Calls body(std::integral_constant<int, n>, first row) for kTileRows rows at a time and for what is left.
+template <int R = kTileRows, class Body>
+CLIKA_INLINE void each_rows(int64_t rows, const Body& body, int64_t row = 0) {
+  for (; rows - row >= R; row += R) body(std::integral_constant<int, R>{}, row);
+  if constexpr (R > 1) each_rows<R - 1>(rows, body, row);
+}
+
 // Any number of rows.
 inline void scores(const float* query, int64_t stride, int64_t rows, const float* columns, int64_t size,
                    int64_t n, float* out) {
-  while (rows > 0) {
-    const int64_t r = std::min<int64_t>(rows, kTileRows);
-    switch (r) {
-      case 1:
-        scores_of<1>(query, stride, columns, size, n, out);
-        break;
-      case 2:
-        scores_of<2>(query, stride, columns, size, n, out);
-        break;
-      case 3:
-        scores_of<3>(query, stride, columns, size, n, out);
-        break;
-      case 4:
-        scores_of<4>(query, stride, columns, size, n, out);
-        break;
-      case 5:
-        scores_of<5>(query, stride, columns, size, n, out);
-        break;
-      default:
-        scores_of<6>(query, stride, columns, size, n, out);
-        break;
-    }
-    query += r * stride;
-    out += r * kBlock;
-    rows -= r;
-  }
+  each_rows(rows, [&](auto r, int64_t row) {
+    scores_of<r>(query + row * stride, stride, columns, size, n, out + row * kBlock);
+  });
 }
 inline void add_values(const float* weights, int64_t rows, const float* const* values, int64_t begin,
                        int64_t end, int64_t size, float* sums, int64_t stride, Ahead* ahead) {
-  while (rows > 0) {
-    const int64_t r = std::min<int64_t>(rows, kTileRows);
-    switch (r) {
-      case 1:
-        values_of<1>(weights, values, begin, end, size, sums, stride, ahead);
-        break;
-      case 2:
-        values_of<2>(weights, values, begin, end, size, sums, stride, ahead);
-        break;
-      case 3:
-        values_of<3>(weights, values, begin, end, size, sums, stride, ahead);
-        break;
-      case 4:
-        values_of<4>(weights, values, begin, end, size, sums, stride, ahead);
-        break;
-      case 5:
-        values_of<5>(weights, values, begin, end, size, sums, stride, ahead);
-        break;
-      default:
-        values_of<6>(weights, values, begin, end, size, sums, stride, ahead);
-        break;
-    }
-    weights += r * kBlock;
-    sums += r * stride;
-    rows -= r;
-  }
+  each_rows(rows, [&](auto r, int64_t row) {
+    values_of<r>(weights + row * kBlock, values, begin, end, size, sums + row * stride, stride, ahead);
+  });
 }

@@ -45,99 +45,69 @@ CLIKA_PAIRS CLIKA_INLINE __m512 add_pairs(__m512 sum, __m512 a, __m512 b) {
   return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
 }
 
-template <int R, int N>
-CLIKA_PAIRS void score_pairs(const float* query, int64_t stride, const float* columns, int64_t size, float* scores) {
+// out[r][e] = sum over k in [begin, end) of left[r][k] * right[k][e], on top of what stands there where kAdds says so, for R
+// rows and N vectors of e. All strides are in words.
+template <int R, int N, bool kAdds>
+CLIKA_PAIRS void multiply_pairs(const float* left, int64_t left_stride, const float* right, int64_t right_stride,
+                                int64_t begin, int64_t end, float* out, int64_t stride) {
   __m512 sum[R][N];
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (int i = 0; i < N; ++i) sum[r][i] = _mm512_setzero_ps();
+    for (int i = 0; i < N; ++i) sum[r][i] = kAdds ? _mm512_loadu_ps(out + r * stride + i * W) : _mm512_setzero_ps();
   }
-  for (int64_t d = 0; d < size; ++d) {
-    __m512 key[N];
+  for (int64_t k = begin; k < end; ++k) {
+    __m512 vector[N];
 #pragma GCC unroll 4
-    for (int i = 0; i < N; ++i) key[i] = _mm512_loadu_ps(columns + d * kBlock + i * W);
+    for (int i = 0; i < N; ++i) vector[i] = _mm512_loadu_ps(right + k * right_stride + i * W);
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
-      const __m512 q = _mm512_set1_ps(query[r * stride + d]);
+      const __m512 factor = _mm512_set1_ps(left[r * left_stride + k]);
 #pragma GCC unroll 4
-      for (int i = 0; i < N; ++i) sum[r][i] = add_pairs(sum[r][i], q, key[i]);
+      for (int i = 0; i < N; ++i) sum[r][i] = add_pairs(sum[r][i], factor, vector[i]);
     }
   }
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (int i = 0; i < N; ++i) _mm512_storeu_ps(scores + r * kBlock + i * W, sum[r][i]);
+    for (int i = 0; i < N; ++i) _mm512_storeu_ps(out + r * stride + i * W, sum[r][i]);
   }
 }
+
 template <int R>
 CLIKA_PAIRS void scores_of_pairs(const float* query, int64_t stride, const float* columns, int64_t size, int64_t n,
                                  float* out) {
+  const auto multiply = [&](auto vectors, int64_t j) {
+    multiply_pairs<R, vectors, false>(query, stride, columns + j, kBlock, 0, size, out + j, kBlock);
+  };
   int64_t j = 0;
-  if (n > 2 * W) {
-    for (; j + 3 * W < n; j += 4 * W) score_pairs<R, 4>(query, stride, columns + j, size, out + j);
-  }
-  for (; j + W < n; j += 2 * W) score_pairs<R, 2>(query, stride, columns + j, size, out + j);
-  for (; j < n; j += W) score_pairs<R, 1>(query, stride, columns + j, size, out + j);
+  for (; j + 3 * W < n; j += 4 * W) multiply(std::integral_constant<int, 4>{}, j);
+  for (; j + W < n; j += 2 * W) multiply(std::integral_constant<int, 2>{}, j);
+  for (; j < n; j += W) multiply(std::integral_constant<int, 1>{}, j);
+}
+void scores_by_pairs(const float* query, int64_t stride, int64_t rows, const float* columns, int64_t size, int64_t n,
+                     float* out) {
+  each_rows(rows, [&](auto r, int64_t row) {
+    scores_of_pairs<r>(query + row * stride, stride, columns, size, n, out + row * kBlock);
+  });
 }
 
-template <int R, int N>
-CLIKA_PAIRS void value_pairs(const float* weights, const float* values, int64_t begin, int64_t end, int64_t width,
-                             float* sums, int64_t stride) {
-  __m512 sum[R][N];
-#pragma GCC unroll 6
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-    for (int i = 0; i < N; ++i) sum[r][i] = _mm512_loadu_ps(sums + r * stride + i * W);
-  }
-  for (int64_t j = begin; j < end; ++j) {
-    __m512 value[N];
-#pragma GCC unroll 4
-    for (int i = 0; i < N; ++i) value[i] = _mm512_loadu_ps(values + j * width + i * W);
-#pragma GCC unroll 6
-    for (int r = 0; r < R; ++r) {
-      const __m512 w = _mm512_set1_ps(weights[r * kBlock + j]);
-#pragma GCC unroll 4
-      for (int i = 0; i < N; ++i) sum[r][i] = add_pairs(sum[r][i], w, value[i]);
-    }
-  }
-#pragma GCC unroll 6
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-    for (int i = 0; i < N; ++i) _mm512_storeu_ps(sums + r * stride + i * W, sum[r][i]);
-  }
-}
 template <int R>
 CLIKA_PAIRS void values_of_pairs(const float* weights, const float* values, int64_t begin, int64_t end, int64_t width,
                                  float* sums, int64_t stride) {
   int64_t e = 0;
-  for (; e + 4 * W <= width; e += 4 * W) value_pairs<R, 4>(weights, values + e, begin, end, width, sums + e, stride);
-  for (; e < width; e += W) value_pairs<R, 1>(weights, values + e, begin, end, width, sums + e, stride);
-}
-
-// Calls body<R>() for kTileRows rows at a time and for what is left.
-template <int R = kTileRows, class Body>
-CLIKA_INLINE void with_rows(int64_t rows, const Body& body) {
-  if constexpr (R > 1) {
-    if (rows < R) return with_rows<R - 1>(rows, body);
+  for (; e + 4 * W <= width; e += 4 * W) {
+    multiply_pairs<R, 4, true>(weights, kBlock, values + e, width, begin, end, sums + e, stride);
   }
-  body(std::integral_constant<int, R>{});
-}
-void scores_by_pairs(const float* query, int64_t stride, int64_t rows, const float* columns, int64_t size, int64_t n,
-                     float* out) {
-  for (; rows > 0; rows -= kTileRows) {
-    with_rows(rows, [&](auto r) { scores_of_pairs<r>(query, stride, columns, size, n, out); });
-    query += kTileRows * stride;
-    out += kTileRows * kBlock;
+  for (; e < width; e += W) {
+    multiply_pairs<R, 1, true>(weights, kBlock, values + e, width, begin, end, sums + e, stride);
   }
 }
 void add_values_by_pairs(const float* weights, int64_t rows, const float* values, int64_t begin, int64_t end, int64_t width,
                          float* sums, int64_t stride) {
-  for (; rows > 0; rows -= kTileRows) {
-    with_rows(rows, [&](auto r) { values_of_pairs<r>(weights, values, begin, end, width, sums, stride); });
-    weights += kTileRows * kBlock;
-    sums += kTileRows * stride;
-  }
+  each_rows(rows, [&](auto r, int64_t row) {
+    values_of_pairs<r>(weights + row * kBlock, values, begin, end, width, sums + row * stride, stride);
+  });
 }
 constexpr PairTiles kTiles = {narrow, join, scores_by_pairs, add_values_by_pairs};
 #endif

@@ -123,8 +123,7 @@ int32_t run_items(const clika_call* call, Attention& a, bool tensor_cores, bool 
 }
 
 // query [T, Hq, D], key_pool, value_pool [blocks, block_size, H, D], block_table [B, M], cu_seqlens [B + 1], kv_lens [B],
-// sinks [Hq]?; attrs causal, window, mode (it changes nothing
-// here); scalars scale, softcap.
+// sinks [Hq]?; attrs causal, window, mode, which changes nothing here; scalars scale, softcap.
 int32_t run_paged(const clika_call* call) {
   const clika_value& query = call->inputs[0];
   const clika_value& keys = call->inputs[1];
