@@ -65,7 +65,14 @@ double read_rate(size_t bytes, int threads, int rounds) {
   munmap(data, bytes);
   return best;
 }
-typedef float Lanes __attribute__((vector_size(64)));
+#if defined(__AVX512F__)
+#define LANES 16
+#elif defined(__AVX__)
+#define LANES 8
+#else
+#define LANES 4
+#endif
+typedef float Lanes __attribute__((vector_size(4 * LANES)));
 static volatile float kept;
 static void *multiply_part(void *arg) {
   long n = *(long *)arg;
@@ -74,7 +81,7 @@ static void *multiply_part(void *arg) {
   for (long k = 0; k < n; ++k)
     for (int i = 0; i < 12; ++i) a[i] = a[i] * x + y;
   float s = 0;
-  for (int i = 0; i < 12; ++i) s += a[i][i];
+  for (int i = 0; i < 12; ++i) s += a[i][0];
   kept = s;
   return 0;
 }
@@ -96,6 +103,12 @@ static inline Ints dot(Ints s, Ints a, Ints b) {
 typedef int Ints __attribute__((vector_size(16)));
 static inline Ints dot(Ints s, Ints a, Ints b) { return s + a * b; } /* one product to a lane */
 #endif
+/* The compiler may not know what a register holds. */
+#if defined(__x86_64__)
+#define UNKNOWN(x) __asm__ volatile("" : "+v"(x))
+#else
+#define UNKNOWN(x) __asm__ volatile("" : "+w"(x))
+#endif
 static char bytes[65];
 static void *dot_part(void *arg) {
   long n = *(long *)arg;
@@ -103,13 +116,13 @@ static void *dot_part(void *arg) {
   memcpy(&a, bytes, sizeof(a));
   memcpy(&b, bytes + 1, sizeof(b));
   for (int i = 0; i < 12; ++i) s[i] = a ^ b;
+  UNKNOWN(b);
   for (long k = 0; k < n; ++k) {
-#if defined(__x86_64__)
-    __asm__ volatile("" : "+v"(a)); /* or the sums would be found without a loop */
-#else
-    __asm__ volatile("" : "+w"(a));
-#endif
-    for (int i = 0; i < 12; ++i) s[i] = dot(s[i], a, b);
+    for (int i = 0; i < 12; ++i) {
+      UNKNOWN(a); /* or one product would do for all sums */
+      s[i] = dot(s[i], a, b);
+      UNKNOWN(s[i]); /* or the sums would be found as a tree, or without a loop */
+    }
   }
   for (int i = 1; i < 12; ++i) s[0] ^= s[i];
   int first;
@@ -132,7 +145,7 @@ static double rate_of(void *(*part)(void *), double operations, int threads, int
   return best;
 }
 double multiply_rate(int threads, int rounds) {
-  return rate_of(multiply_part, 2.0 * 16, threads, rounds);
+  return rate_of(multiply_part, 2.0 * LANES, threads, rounds);
 }
 double dot_rate(int threads, int rounds) {
   return rate_of(dot_part, 2.0 * sizeof(Ints), threads, rounds);

@@ -271,49 +271,68 @@ CLIKA_INLINE vu one_exact_word(const Format& format, int part, int j) {
 }
 
 // ------------------------------------------------------------------ integer dots over quantized activations
-// A few tokens meet the packed weight itself; many meet panels of 256 columns of a group, unpacked once: the same codes,
-// scales and minima, so the same bits.
-constexpr int kPanelColumns = 256;
-
 // What sums of activations are for, see CodeSums.
 template <class Format>
 constexpr CodeSums kSums = {Format::kMinimum,
                             Format::kMinimum ? 0
                                              : -(Format::kOffset + Products<Format::kCodes>::kSignedOffset)};
 
-// sum with the integer products of token t and half h of a part. They are below 2^24, so the float is exact.
+// The integer products of token t and half h of a part; those of two halves times their scales, on top of the first
+// half's. Sums of products are below 2^24, so the float is exact.
 template <class Format, int T, int H>
-CLIKA_INLINE vf add_products(const Format&, const ActBlock<T, H>& a, int h, int t, vi total, vf scale, vf minimum,
-                             vf sum) {
+CLIKA_INLINE vf scale_products(const Format&, const ActBlock<T, H>& a, int h, int t, vi total, vf scale, vf first) {
   if constexpr (!Format::kMinimum) total += splat_int(static_cast<int32_t>(a.s[h][t]));
-  sum = fma(to_floats(total), scale * splat(a.d[t]), sum);
-  if constexpr (Format::kMinimum) sum = fma(minimum, splat(float_of(a.s[h][t])), sum);
+  if constexpr (H == 1) return to_floats(total);
+  return h == 0 ? to_floats(total) * scale : fma(to_floats(total), scale, first);
+}
+// sum with what a part's products are, times the scale of the token's codes (and of the part, where it has one), and
+// with the part's minima.
+template <class Format, int T, int H>
+CLIKA_INLINE vf add_products(const Format&, const ActBlock<T, H>& a, int t, vf products, vf scale,
+                             const vf (&minimum)[H], vf sum) {
+  sum = fma(products, H == 1 ? scale * splat(a.d[t]) : splat(a.d[t]), sum);
+  if constexpr (Format::kMinimum) {
+    for (int h = 0; h < H; ++h) sum = fma(minimum[h], splat(float_of(a.s[h][t])), sum);
+  }
   return sum;
 }
 
-// sum with the products of a refined token's second codes, whose first ones have the scale d.
-template <class Format, int H>
-CLIKA_INLINE vf add_fine(const Format& format, int part, const FineCodes<H>& fine, float d, vf sum) {
+// Adds the products of T refined tokens' second codes, whose first ones have the scales d, with one part to sums.
+template <class Format, int H, int T>
+CLIKA_INLINE void add_fine(const Format& format, int part, const FineCodes<H>* const (&fine)[T], const float (&d)[T],
+                           vf (&sums)[T]) {
   constexpr int kWords = 8 / H;
 #pragma GCC unroll 2
   for (int h = 0; h < H; ++h) {
-    TileProducts<Format::kCodes, 1> products;
+    Products<Format::kCodes> products[T][2];  // two short chains
 #pragma GCC unroll 4
     for (int j = h * kWords; j < (h + 1) * kWords; j += 2) {
       const Words words = two_words(format, part, j);
-      products.add(words.first, words.second, reinterpret_cast<const uint8_t(&)[1][kBlock]>(fine.q), j);
+      const auto first = Products<Format::kCodes>::prepare(words.first);
+      const auto second = Products<Format::kCodes>::prepare(words.second);
+#pragma GCC unroll 4
+      for (int t = 0; t < T; ++t) {
+        products[t][0].add(first, fine[t]->q, j);
+        products[t][1].add(second, fine[t]->q, j + 1);
+      }
     }
-    vi total = products.total(0);
-    if constexpr (!Format::kMinimum) total += splat_int(static_cast<int32_t>(fine.s[h]));
-    sum = fma(to_floats(total), format.scale(part, h) * splat(d * (1.0f / kFineSteps)), sum);
+    const vf scale = format.scale(part, h);
+#pragma GCC unroll 4
+    for (int t = 0; t < T; ++t) {
+      vi total = products[t][0].total() + products[t][1].total();
+      if constexpr (!Format::kMinimum) total += splat_int(static_cast<int32_t>(fine[t]->s[h]));
+      sums[t] = fma(to_floats(total), scale * splat(d[t] * (1.0f / kFineSteps)), sums[t]);
+    }
   }
-  return sum;
 }
 
 // Adds the products of T tokens with one part to sums.
 template <class Format, int T, int H>
 CLIKA_INLINE void multiply_part(const Format& format, int part, const ActBlock<T, H>& a, vf (&sums)[T]) {
   constexpr int kWords = 8 / H;
+  vf scaled[T] = {};
+  vf scale;
+  vf minimum[H];
 #pragma GCC unroll 2
   for (int h = 0; h < H; ++h) {
     TileProducts<Format::kCodes, T> products;
@@ -322,12 +341,11 @@ CLIKA_INLINE void multiply_part(const Format& format, int part, const ActBlock<T
       const Words words = two_words(format, part, j);
       products.add(words.first, words.second, a.q, j);
     }
-    const vf scale = format.scale(part, h);
-    const vf minimum = minimum_of(format, part, h);
-    for (int t = 0; t < T; ++t) {
-      sums[t] = add_products(format, a, h, t, products.total(t), scale, minimum, sums[t]);
-    }
+    scale = format.scale(part, h);
+    minimum[h] = minimum_of(format, part, h);
+    for (int t = 0; t < T; ++t) scaled[t] = scale_products(format, a, h, t, products.total(t), scale, scaled[t]);
   }
+  for (int t = 0; t < T; ++t) sums[t] = add_products(format, a, t, scaled[t], scale, minimum, sums[t]);
 }
 
 // Adds the products of the second codes of a panel's columns to sums, which lie in memory here: it is rare.
@@ -339,7 +357,9 @@ CLIKA_NOINLINE void add_all_fine(const uint8_t* weight, int64_t blocks, const Ac
     for (int part = 0; part < kParts<Format>; ++part, ++a, fine += T) {
       for (uint32_t left = a->refined; left != 0; left &= left - 1) {
         const int t = __builtin_ctz(left);
-        sums[t] = add_fine(Format(weight + b * kBytes), part, fine[t], a->d[t], sums[t]);
+        vf sum[1] = {sums[t]};
+        add_fine<Format, H, 1>(Format(weight + b * kBytes), part, {fine + t}, {a->d[t]}, sum);
+        sums[t] = sum[0];
       }
     }
   }
@@ -401,8 +421,10 @@ CLIKA_INLINE void multiply_tile(const uint8_t* weight, const uint8_t* tile, int6
 // What the panels of a format hold: codes as the instructions of the level want them.
 template <Codes kCodes>
 constexpr Codes kPanelCodes =
-#if CLIKA_LEVEL == 0 || (CLIKA_X86 && CLIKA_LEVEL == 1)
+#if CLIKA_X86 && CLIKA_LEVEL == 1
     kCodes;
+#elif CLIKA_LEVEL == 0
+    kCodes == Codes::kSigned ? kCodes : Codes::kUnsigned;
 #else
     Codes::kUnsigned;  // one instruction for all of them
 #endif
@@ -425,6 +447,42 @@ struct PanelPart {
 };
 template <class Format>
 using PartOf = PanelPart<kPanelCodes<Format::kCodes>, Format::kHalves, Format::kMinimum>;
+
+// See RefineKernel: T blocks of one part.
+template <class Part, int H, int T>
+CLIKA_INLINE void refine_tokens(const Part& part, const FineBlock* fine, float* sums) {
+  const FineCodes<H>* codes[T];
+  float d[T];
+  vf sum[T];
+#pragma GCC unroll 4
+  for (int t = 0; t < T; ++t) {
+    codes[t] = reinterpret_cast<const FineCodes<H>*>(fine[t].codes);
+    d[t] = fine[t].d;
+    sum[t] = load(sums + fine[t].sums);
+  }
+  add_fine(part, 0, codes, d, sum);
+#pragma GCC unroll 4
+  for (int t = 0; t < T; ++t) store(sums + fine[t].sums, sum[t]);
+}
+template <Codes kCodes, int H, bool kMinimum, int G>
+void refine_sums(const uint8_t* panels, int64_t parts, const FineBlock* fine, int64_t count, float* sums,
+                 int64_t pitch) {
+  using Part = PanelPart<kCodes, H, kMinimum>;
+  constexpr int kAtOnce = 4;
+  for (int64_t i = 0; i < count;) {
+    const int32_t part = fine[i].part;
+    const bool many = i + kAtOnce <= count && fine[i + kAtOnce - 1].part == part;
+    for (int g = 0; g < G; ++g) {
+      const Part at{panels + (g * parts + part) * Part::kBytes};
+      if (many) {
+        refine_tokens<Part, H, kAtOnce>(at, fine + i, sums + g * pitch);
+      } else {
+        refine_tokens<Part, H, 1>(at, fine + i, sums + g * pitch);
+      }
+    }
+    i += many ? kAtOnce : 1;
+  }
+}
 
 // Unpacks `count` block columns of a packed group.
 template <class Format>

@@ -63,8 +63,7 @@ constexpr int kTileTokens = 16;
 
 // As multiply_unpacked of linear_panels.cpp, for one group: the same int32, and the same floats in the same order.
 template <int H, bool kMinimum, bool kWhole>
-CLIKA_AMX void multiply_tiles(const uint8_t* panel, int64_t parts, const uint8_t* tokens, const uint8_t* fine,
-                              float* sums, int64_t count) {
+CLIKA_AMX void multiply_tiles(const uint8_t* panel, int64_t parts, const uint8_t* tokens, float* sums, int64_t count) {
   using Part = PanelPart<Codes::kUnsigned, H, kMinimum>;
   constexpr int kWords = 8 / H;
   const int64_t T = kWhole ? kTileTokens : count;
@@ -88,6 +87,7 @@ CLIKA_AMX void multiply_tiles(const uint8_t* panel, int64_t parts, const uint8_t
     _tile_stored(0, totals[step % (kAhead + 1)], 64);
   };
   vf sum[kTileTokens];
+  vf scaled[kTileTokens];  // the products of a part
 #pragma GCC unroll 16
   for (int64_t t = 0; t < T; ++t) sum[t] = load(sums + t * W);
   for (int64_t step = 0; step < std::min<int64_t>(kAhead, steps); ++step) multiply(step);
@@ -98,44 +98,47 @@ CLIKA_AMX void multiply_tiles(const uint8_t* panel, int64_t parts, const uint8_t
     const Part part{panel + i * Part::kBytes};
     const uint8_t* block = tokens + i * act;
     const float* d = reinterpret_cast<const float*>(block + T * kBlock);
-    const uint32_t* s = reinterpret_cast<const uint32_t*>(d + T) + h * T;
+    const uint32_t* s = reinterpret_cast<const uint32_t*>(d + T);  // of [half][token]
     const int32_t* products = totals[step % (kAhead + 1)];
     const vf scale = part.scale(0, h);
-    const vf minimum = minimum_of(part, 0, h);
 #pragma GCC unroll 16
     for (int64_t t = 0; t < T; ++t) {
       vi total = (vi)_mm512_load_si512(products + t * W);
-      if constexpr (!kMinimum) total += splat_int(static_cast<int32_t>(s[t]));
-      sum[t] = fma(to_floats(total), scale * splat(d[t]), sum[t]);
-      if constexpr (kMinimum) sum[t] = fma(minimum, splat(float_of(s[t])), sum[t]);
+      if constexpr (!kMinimum) total += splat_int(static_cast<int32_t>(s[h * T + t]));
+      if constexpr (H == 1) {
+        scaled[t] = to_floats(total);
+      } else {
+        scaled[t] = h == 0 ? to_floats(total) * scale : fma(to_floats(total), scale, scaled[t]);
+      }
+    }
+    if (h < H - 1) continue;
+#pragma GCC unroll 16
+    for (int64_t t = 0; t < T; ++t) {
+      sum[t] = fma(scaled[t], H == 1 ? scale * splat(d[t]) : splat(d[t]), sum[t]);
+    }
+    if constexpr (kMinimum) {
+      for (int half = 0; half < H; ++half) {
+        const vf minimum = part.minimum(0, half);
+#pragma GCC unroll 16
+        for (int64_t t = 0; t < T; ++t) sum[t] = fma(minimum, splat(float_of(s[half * T + t])), sum[t]);
+      }
     }
   }
   _tile_release();
 #pragma GCC unroll 16
   for (int64_t t = 0; t < T; ++t) store(sums + t * W, sum[t]);
-  const auto* second = reinterpret_cast<const FineCodes<H>*>(fine);
-  for (int64_t i = 0; i < parts; ++i) {
-    const uint8_t* block = tokens + i * act;
-    const float* d = reinterpret_cast<const float*>(block + T * kBlock);
-    uint32_t refined;
-    std::memcpy(&refined, block + act - 4, 4);
-    for (uint32_t left = refined; left != 0; left &= left - 1) {
-      const int t = __builtin_ctz(left);
-      float* to = sums + t * W;
-      store(to, add_fine(Part{panel + i * Part::kBytes}, 0, second[i * T + t], d[t], load(to)));
-    }
-  }
 }
 
 template <int H, bool kMinimum, int T>
-void multiply_in_tiles(const uint8_t* panels, int64_t parts, const uint8_t* tokens, const uint8_t* fine, float* sums,
-                       int64_t) {
-  multiply_tiles<H, kMinimum, T == kTileTokens>(panels, parts, tokens, fine, sums, T);
+void multiply_in_tiles(const uint8_t* panels, int64_t parts, const uint8_t* tokens, float* sums, int64_t) {
+  multiply_tiles<H, kMinimum, T == kTileTokens>(panels, parts, tokens, sums, T);
 }
 template <int H, bool kMinimum, int... T>
 constexpr void fill_tiles(PanelKernels* kernels, std::integer_sequence<int, T...>) {
   PanelKernel* to = kernels->at[static_cast<int>(Codes::kUnsigned)][H - 1][kMinimum];
   ((to[T] = multiply_in_tiles<H, kMinimum, T + 1>), ...);
+  kernels->refine[static_cast<int>(Codes::kUnsigned)][H - 1][kMinimum] =
+      refine_sums<Codes::kUnsigned, H, kMinimum, 1>;
 }
 constexpr PanelKernels all_tiles() {
   constexpr auto kTokens = std::make_integer_sequence<int, kTileTokens>();

@@ -18,7 +18,7 @@ constexpr int8_t kShifted[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 
 
 struct FormatMXFP4_E8M0 {  // value = 2^(e - 128) * kFloat4[q]
   using Block = BlockMXFP4_E8M0;
-  static constexpr Codes kCodes = Codes::kUnsigned;
+  static constexpr Codes kCodes = Codes::kFiveBits;
   static constexpr int kHalves = 1;
   static constexpr int kOffset = 12;
   static constexpr bool kMinimum = false;
@@ -39,7 +39,7 @@ struct FormatMXFP4_E8M0 {  // value = 2^(e - 128) * kFloat4[q]
 
 struct FormatNVFP4_E4M3 {  // value = d * scale * kFloat4[q], in sub-blocks of 16
   using Block = BlockNVFP4_E4M3;
-  static constexpr Codes kCodes = Codes::kUnsigned;
+  static constexpr Codes kCodes = Codes::kFiveBits;
   static constexpr int kHalves = 2;
   static constexpr int kOffset = 12;
   static constexpr bool kMinimum = false;

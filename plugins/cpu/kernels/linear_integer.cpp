@@ -23,7 +23,9 @@ struct PackedWeight {
   int64_t blocks;        // of columns
   int64_t column_bytes;  // of a block column of a group
   bool published;
-  const uint8_t* tokens;  // quantized for it
+  const uint8_t* tokens;    // quantized for it
+  const FineBlock* fine;    // of many tokens: those of [run][panel], see Driver::fine_of
+  const int32_t* refined;   // how many they are
 
   int64_t group_bytes() const { return blocks * column_bytes; }
   // Block columns [first, last) of a group, the first of them at the pointer; `room` is where a published one is
@@ -70,6 +72,8 @@ struct Driver {
                     p.k / formats[i]->columns,
                     kGroup * formats[i]->bytes,
                     p.weight->layout == CLIKA_LAYOUT_PUBLISHED,
+                    nullptr,
+                    nullptr,
                     nullptr};
     }
   }
@@ -124,10 +128,15 @@ struct Driver {
     int64_t tiles;
     int64_t runs;
     int64_t ends[kMostProducts];  // of the strips of each output
+    int64_t pitch;  // floats from group to group of sums
+
+    int64_t last_tile(int64_t of) const { return std::min(tiles, (of + 1) * run); }
   };
   Units units() const;
-  void panel_sums(const PackedWeight& weight, int64_t first_group, int64_t last_group, int64_t first_tile,
-                  int64_t last_tile, int64_t pitch, float* sums, uint8_t* panels) const;
+  int64_t fine_of(const PackedWeight& weight, const Units& u, int64_t run, int64_t panel, FineBlock* fine) const;
+  bool find_fine(const Units& u);
+  void panel_sums(const PackedWeight& weight, const Units& u, int64_t first_group, int64_t last_group, int64_t run,
+                  float* sums, uint8_t* panels) const;
 };
 
 // ---- a few tokens
@@ -223,26 +232,85 @@ Driver::Units Driver::units() const {
   if (strips * u.runs < wanted) u.runs = group_count(wanted, strips);
   u.run = group_count(u.tiles, std::min(u.runs, u.tiles));
   u.runs = group_count(u.tiles, u.run);
+  u.pitch = u.run * T * W;
   return u;
 }
 
+// The refined blocks of a run in the columns of a panel, part by part; how many they are.
+int64_t Driver::fine_of(const PackedWeight& weight, const Units& u, int64_t run, int64_t panel, FineBlock* fine) const {
+  const int64_t T = kernels.tokens;
+  const int64_t halves = weight.format->halves;
+  const int64_t blocks = k / kBlock;
+  const int64_t tile_size = bytes_of_tile(*weight.format, T);
+  const int64_t codes_bytes = static_cast<int64_t>(halves == 1 ? sizeof(FineCodes<1>) : sizeof(FineCodes<2>));
+  const int64_t first = panel * kPanelParts;
+  int64_t count = 0;
+  for (int64_t b = first; b < std::min(blocks, first + kPanelParts); ++b) {
+    for (int64_t i = run * u.run; i < u.last_tile(run); ++i) {
+      const int64_t tokens = std::min(T, m - i * T);
+      const int64_t bytes = act_bytes(static_cast<int>(halves), tokens);
+      const uint8_t* tile = weight.tokens + i * tile_size;
+      uint32_t refined;
+      std::memcpy(&refined, tile + (b + 1) * bytes - 4, 4);
+      for (; refined != 0; refined &= refined - 1) {
+        const int t = __builtin_ctz(refined);
+        FineBlock& to = fine[count++];
+        to.codes = tile + blocks * bytes + (b * tokens + t) * codes_bytes;
+        std::memcpy(&to.d, tile + b * bytes + tokens * kBlock + 4 * t, 4);
+        to.part = static_cast<int32_t>(b - first);
+        to.sums = ((i - run * u.run) * T + t) * W;
+      }
+    }
+  }
+  return count;
+}
+
+// Those of all runs and panels. False where scratch could not be had.
+bool Driver::find_fine(const Units& u) {
+  const int64_t panels = group_count(k / kBlock, kPanelParts);
+  const int64_t room = u.run * kernels.tokens * kPanelParts;
+  const int64_t lists = u.runs * panels;
+  for (int32_t i = 0; i < count; ++i) {
+    for (int32_t j = 0; j < i && weights[i].fine == nullptr; ++j) {
+      if (weights[j].tokens != weights[i].tokens) continue;
+      weights[i].fine = weights[j].fine;
+      weights[i].refined = weights[j].refined;
+    }
+    if (weights[i].fine != nullptr) continue;
+    uint8_t* memory = scratch_bytes(call, lists * (room * static_cast<int64_t>(sizeof(FineBlock)) + 4));
+    if (memory == nullptr) return false;
+    FineBlock* fine = reinterpret_cast<FineBlock*>(memory);
+    int32_t* refined = reinterpret_cast<int32_t*>(fine + lists * room);
+    parallel(call, lists, piece(call, lists, static_cast<double>(room)), [&](int64_t begin, int64_t end, int32_t) {
+      for (int64_t at = begin; at < end; ++at) {
+        refined[at] = static_cast<int32_t>(fine_of(weights[i], u, at / panels, at % panels, fine + at * room));
+      }
+    });
+    weights[i].fine = fine;
+    weights[i].refined = refined;
+  }
+  return true;
+}
+
 // Sums [group][token of a tile][row] of a strip and a run.
-void Driver::panel_sums(const PackedWeight& weight, int64_t first_group, int64_t last_group, int64_t first_tile,
-                        int64_t last_tile, int64_t pitch, float* sums, uint8_t* panels) const {
+void Driver::panel_sums(const PackedWeight& weight, const Units& u, int64_t first_group, int64_t last_group, int64_t run,
+                        float* sums, uint8_t* panels) const {
   const int64_t T = kernels.tokens;
   const int64_t G = kernels.groups;
   const IntegerFormat& format = *weight.format;
   const PanelKernel* multiply = kernels.at[format.codes][format.halves - 1][format.minimum];
   const int64_t at_once = kPanelColumns / format.columns;  // blocks
   const int64_t parts_a_block = format.columns / kBlock;
-  const int64_t panel_room = kPanelColumns / kBlock * format.part_bytes;
-  const int64_t act_blocks = k / kBlock;
+  const int64_t panel_room = kPanelParts * format.part_bytes;
+  const int64_t first_tile = run * u.run;
+  const RefineKernel refine = kernels.refine[format.codes][format.halves - 1][format.minimum];
   const int64_t bytes = bytes_of_tile(format, T);
-  const int64_t fine_bytes =
-      static_cast<int64_t>(format.halves == 1 ? sizeof(FineCodes<1>) : sizeof(FineCodes<2>));
   for (int64_t b = 0; b < weight.blocks; b += at_once) {
     const int64_t columns = std::min(at_once, weight.blocks - b);
     const int64_t parts = columns * parts_a_block;
+    const int64_t first_part = b * parts_a_block;
+    const int64_t list = run * group_count(k / kBlock, kPanelParts) + first_part / kPanelParts;
+    const FineBlock* fine = weight.fine + list * u.run * T * kPanelParts;
     for (int64_t g = first_group; g < last_group; g += G) {
       for (int64_t i = 0; i < G; ++i) {
         uint8_t* panel = panels + i * parts * format.part_bytes;
@@ -252,15 +320,13 @@ void Driver::panel_sums(const PackedWeight& weight, int64_t first_group, int64_t
           std::memset(panel, 0, static_cast<size_t>(parts * format.part_bytes));
         }
       }
-      float* to = sums + (g - first_group) * pitch;
-      for (int64_t i = first_tile; i < last_tile; ++i) {
+      float* to = sums + (g - first_group) * u.pitch;
+      for (int64_t i = first_tile; i < u.last_tile(run); ++i) {
         const int64_t tokens = std::min(T, m - i * T);
-        const uint8_t* tile = weight.tokens + i * bytes;
-        const int64_t block = act_bytes(format.halves, tokens);
-        const int64_t first = b * parts_a_block;
-        const uint8_t* fine = tile + act_blocks * block + first * tokens * fine_bytes;
-        multiply[tokens - 1](panels, parts, tile + first * block, fine, to + (i - first_tile) * T * W, pitch);
+        const uint8_t* tile = weight.tokens + i * bytes + first_part * act_bytes(format.halves, tokens);
+        multiply[tokens - 1](panels, parts, tile, to + (i - first_tile) * T * W, u.pitch);
       }
+      refine(panels, parts, fine, weight.refined[list], to, u.pitch);
     }
   }
 }
@@ -270,14 +336,14 @@ int32_t Driver::panels() {
   const int64_t G = kernels.groups;
   if (!quantize(T, false)) return CLIKA_UNAVAILABLE;
   const Units u = units();
-  const int64_t pitch = u.run * T * W;  // from group to group
+  if (!find_fine(u)) return CLIKA_UNAVAILABLE;
   const int64_t halves = gate == Gate::kNone ? 1 : 2;
-  const int64_t sums_bytes = u.strip * pitch * static_cast<int64_t>(sizeof(float));
+  const int64_t sums_bytes = u.strip * u.pitch * static_cast<int64_t>(sizeof(float));
   int64_t panel_bytes = 0;
   for (int32_t i = 0; i < count; ++i) {
     const IntegerFormat& format = *weights[i].format;
     const int64_t repacked = weights[i].published ? kPanelColumns / format.columns * weights[i].column_bytes : 0;
-    panel_bytes = std::max(panel_bytes, G * (kPanelColumns / kBlock) * format.part_bytes + repacked);
+    panel_bytes = std::max(panel_bytes, G * kPanelParts * format.part_bytes + repacked);
   }
   const int64_t worker_bytes = (halves * sums_bytes + panel_bytes + 63) / 64 * 64;
   uint8_t* memory = scratch_bytes(call, threads * worker_bytes);
@@ -290,27 +356,24 @@ int32_t Driver::panels() {
     uint8_t* own = memory + worker * worker_bytes;
     float* sums = reinterpret_cast<float*>(own);
     uint8_t* room = own + halves * sums_bytes;
-    float* second = sums + u.strip * pitch;
+    float* second = sums + u.strip * u.pitch;
     for (int64_t at = begin; at < end; ++at) {
       const int64_t strip = at % strips;
       int32_t i = 0;
       while (strip >= u.ends[i]) ++i;
       const int64_t first_group = (strip - (i == 0 ? 0 : u.ends[i - 1])) * u.strip;
       const int64_t last_group = std::min(weights[i].groups, first_group + u.strip);
-      const int64_t first_tile = at / strips * u.run;
-      const int64_t last_tile = std::min(u.tiles, first_tile + u.run);
+      const int64_t run = at / strips;
       std::memset(sums, 0, static_cast<size_t>(halves * sums_bytes));
-      panel_sums(weights[i], first_group, last_group, first_tile, last_tile, pitch, sums, room);
-      if (gate != Gate::kNone) {
-        panel_sums(weights[1], first_group, last_group, first_tile, last_tile, pitch, second, room);
-      }
+      panel_sums(weights[i], u, first_group, last_group, run, sums, room);
+      if (gate != Gate::kNone) panel_sums(weights[1], u, first_group, last_group, run, second, room);
       const Linear& p = products[i];
-      const int64_t first_token = first_tile * T;
-      const int64_t last_token = std::min(m, last_tile * T);
+      const int64_t first_token = run * u.run * T;
+      const int64_t last_token = std::min(m, u.last_tile(run) * T);
       for (int64_t t = first_token; t < last_token; ++t) {
         const float* from = sums + (t - first_token) * W;
         const float* other = second + (t - first_token) * W;
-        for (int64_t g = first_group; g < last_group; ++g, from += pitch, other += pitch) {
+        for (int64_t g = first_group; g < last_group; ++g, from += u.pitch, other += u.pitch) {
           vf value = with_bias(p, g, load(from));
           if (gate != Gate::kNone) value = gated(gate, value, with_bias(products[1], g, load(other)));
           put(p, t, g, value);

@@ -29,7 +29,7 @@ constexpr auto kPoints = in_halves(kGridIQ1);
 
 struct FormatIQ1_M {
   using Block = BlockIQ1_M;
-  static constexpr Codes kCodes = Codes::kUnsigned;
+  static constexpr Codes kCodes = Codes::kFiveBits;
   static constexpr int kHalves = 2;
   static constexpr int kOffset = 9;
   static constexpr bool kMinimum = false;

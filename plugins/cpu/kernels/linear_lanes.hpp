@@ -67,6 +67,8 @@ CLIKA_INLINE vf to_floats(vi x) { return __builtin_convertvector(x, vf); }
 // How the codes of 32 columns of a weight are given to the products: four to a lane of `vu`.
 enum class Codes {
   kNibbles,   // 0 .. 15
+  kFiveBits,  // 0 .. 31
+  kSixBits,   // 0 .. 63
   kUnsigned,  // 0 .. 127
   kSigned,    // -128 .. 127
   kFloats,    // bytes that stand for floats: no integer products
@@ -117,48 +119,62 @@ CLIKA_INLINE int32_t sum_lanes(vi x) { return _mm512_reduce_add_epi32((__m512i)x
 CLIKA_INLINE __m256i four_codes(const uint8_t* a) { return _mm256_set1_epi32(word_at(a)); }
 CLIKA_INLINE __m256i sum_pairs(__m256i x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(1)); }
 
-// Sums of 16 bits: eight words of two products each reach 8 * 2 * 15 * 127 = 30480.
-template <>
-struct Products<Codes::kNibbles> {
-  static constexpr int kSignedOffset = 0;
-  __m256i sum = {};  // not an intrinsic: an implicit constructor has no level
+// Sums stay in the order that is written: compilers know that integers may be added as a tree, and run out of registers.
+CLIKA_INLINE void keep_order(__m256i& sum) { __asm__("" : "+x"(sum)); }
 
-  static CLIKA_INLINE vu prepare(vu words) { return words; }
-  CLIKA_INLINE void add(vu words, const uint8_t* a, int j) {
-    sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16((__m256i)words, four_codes(a + 4 * j)));
-  }
-  CLIKA_INLINE vi total() const { return (vi)sum_pairs(sum); }
-};
-// Two products reach 2 * 127 * 127 = 32258, signed ones 2 * 128 * 127 = 32512.
-template <>
-struct Products<Codes::kUnsigned> {
+// Two products of codes go to 16 bits, where so many words of them have room.
+template <int kLargest>
+struct SmallProducts {
   static constexpr int kSignedOffset = 0;
+  static constexpr int kWords = 32767 / (2 * 127 * kLargest);
+  __m256i pairs = {};  // not an intrinsic: an implicit constructor has no level
   __m256i sum = {};
+  int words = 0;  // in pairs; a constant once loops are unrolled
 
-  static CLIKA_INLINE vu prepare(vu words) { return words; }
-  CLIKA_INLINE void add(vu words, const uint8_t* a, int j) {
-    sum = _mm256_add_epi32(sum, sum_pairs(_mm256_maddubs_epi16((__m256i)words, four_codes(a + 4 * j))));
+  static CLIKA_INLINE __m256i prepare(vu words) { return (__m256i)words; }
+  CLIKA_INLINE void add(__m256i words_j, const uint8_t* a, int j) {
+    pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(words_j, four_codes(a + 4 * j)));
+    keep_order(pairs);
+    if (++words < kWords) return;
+    sum = _mm256_add_epi32(sum, sum_pairs(pairs));
+    pairs = __m256i{};
+    words = 0;
   }
-  CLIKA_INLINE vi total() const { return (vi)sum; }
+  CLIKA_INLINE vi total() const { return (vi)(words == 0 ? sum : _mm256_add_epi32(sum, sum_pairs(pairs))); }
 };
-struct SignedWords {
-  __m256i magnitude;
-  __m256i sign;
-};
+template <>
+struct Products<Codes::kNibbles> : SmallProducts<15> {};
+template <>
+struct Products<Codes::kFiveBits> : SmallProducts<31> {};
+template <>
+struct Products<Codes::kSixBits> : SmallProducts<63> {};
+template <>
+struct Products<Codes::kUnsigned> : SmallProducts<127> {};
+// code + 128 as two nibbles.
 template <>
 struct Products<Codes::kSigned> {
-  static constexpr int kSignedOffset = 0;
-  __m256i sum = {};
+  struct Halves {
+    __m256i low;
+    __m256i high;
+  };
+  static constexpr int kSignedOffset = 128;
+  __m256i low = {};
+  __m256i high = {};
 
-  static CLIKA_INLINE SignedWords prepare(vu words) {
-    const __m256i w = (__m256i)words;
-    return {_mm256_abs_epi8(w), w};
+  static CLIKA_INLINE Halves prepare(vu words) {
+    const vu moved = words ^ 0x80808080u;
+    return {(__m256i)low_halves(moved), (__m256i)high_halves(moved)};
   }
-  CLIKA_INLINE void add(const SignedWords& words, const uint8_t* a, int j) {
-    const __m256i x = _mm256_sign_epi8(four_codes(a + 4 * j), words.sign);
-    sum = _mm256_add_epi32(sum, sum_pairs(_mm256_maddubs_epi16(words.magnitude, x)));
+  CLIKA_INLINE void add(const Halves& words, const uint8_t* a, int j) {
+    const __m256i x = four_codes(a + 4 * j);
+    low = _mm256_add_epi16(low, _mm256_maddubs_epi16(words.low, x));
+    high = _mm256_add_epi16(high, _mm256_maddubs_epi16(words.high, x));
+    keep_order(low);
+    keep_order(high);
   }
-  CLIKA_INLINE vi total() const { return (vi)sum; }
+  CLIKA_INLINE vi total() const {
+    return (vi)_mm256_add_epi32(sum_pairs(low), _mm256_madd_epi16(high, _mm256_set1_epi16(16)));
+  }
 };
 
 CLIKA_INLINE void store_codes(uint8_t* p, const vi (&x)[kBlockLanes]) {
@@ -231,23 +247,10 @@ CLIKA_INLINE int32_t sum_lanes(vi x) { return (x[0] + x[1]) + (x[2] + x[3]); }
 #endif
 
 // The integer products of T tokens, words j and j + 1 at a time; `a[t]` are the tokens' codes.
-template <Codes kCodes, int T>
-struct TileProducts {
-  Products<kCodes> token[T];
-
-  CLIKA_INLINE void add(vu first, vu second, const uint8_t (&a)[T][kBlock], int j) {
-    const auto w0 = Products<kCodes>::prepare(first);
-    for (int t = 0; t < T; ++t) token[t].add(w0, a[t], j);
-    const auto w1 = Products<kCodes>::prepare(second);
-    for (int t = 0; t < T; ++t) token[t].add(w1, a[t], j + 1);
-  }
-  CLIKA_INLINE vi total(int t) const { return token[t].total(); }
-};
-
 #if CLIKA_ARM && CLIKA_LEVEL == 2
 // smmla multiplies two tokens by two rows, eight columns deep: tokens go in pairs, an odd last one beside itself.
-template <int T>
-struct PairProducts {
+template <Codes, int T>
+struct TileProducts {
   static constexpr int kPairs = (T + 1) / 2;
   // [pair][rows 0 1, rows 2 3]: token 0 with two rows, token 1 with two rows
   int32x4_t sum[kPairs][2] = {};
@@ -270,10 +273,17 @@ struct PairProducts {
                       : (vi)vcombine_s32(vget_high_s32(pair[0]), vget_high_s32(pair[1]));
   }
 };
-template <int T>
-struct TileProducts<Codes::kNibbles, T> : PairProducts<T> {};
-template <int T>
-struct TileProducts<Codes::kUnsigned, T> : PairProducts<T> {};
-template <int T>
-struct TileProducts<Codes::kSigned, T> : PairProducts<T> {};
+#else
+template <Codes kCodes, int T>
+struct TileProducts {
+  Products<kCodes> token[T];
+
+  CLIKA_INLINE void add(vu first, vu second, const uint8_t (&a)[T][kBlock], int j) {
+    const auto w0 = Products<kCodes>::prepare(first);
+    for (int t = 0; t < T; ++t) token[t].add(w0, a[t], j);
+    const auto w1 = Products<kCodes>::prepare(second);
+    for (int t = 0; t < T; ++t) token[t].add(w1, a[t], j + 1);
+  }
+  CLIKA_INLINE vi total(int t) const { return token[t].total(); }
+};
 #endif

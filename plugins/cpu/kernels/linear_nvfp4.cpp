@@ -18,7 +18,7 @@ constexpr int8_t kShifted[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 
 
 struct FormatNVFP4 {
   using Block = BlockNVFP4;
-  static constexpr Codes kCodes = Codes::kUnsigned;
+  static constexpr Codes kCodes = Codes::kFiveBits;
   static constexpr int kHalves = 2;
   static constexpr int kOffset = 12;
   static constexpr bool kMinimum = false;

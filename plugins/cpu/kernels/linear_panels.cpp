@@ -18,14 +18,57 @@
 constexpr int kPanelTokens = 6;
 constexpr int kPanelGroups = 2;
 
+// Adds the products of tokens [First, Last) of a tile with a part of two groups.
+template <int First, int Last, class Part, int T, int H>
+CLIKA_INLINE void multiply_tokens(const Part (&part)[2], const ActBlock<T, H>& a, vf (&sum)[T][2]) {
+  constexpr int kWords = 8 / H;
+  vf scaled[T][2] = {};
+#pragma GCC unroll 2
+  for (int h = 0; h < H; ++h) {
+    vi total[T][2];
+#pragma GCC unroll 8
+    for (int t = First; t < Last; ++t) total[t][0] = total[t][1] = vi{};
+#pragma GCC unroll 8
+    for (int j = h * kWords; j < (h + 1) * kWords; ++j) {
+      const __m512i words[2] = {(__m512i)part[0].codes(0, j), (__m512i)part[1].codes(0, j)};
+#pragma GCC unroll 8
+      for (int t = First; t < Last; ++t) {
+        const __m512i four = _mm512_set1_epi32(word_at(a.q[t] + 4 * j));
+#pragma GCC unroll 2
+        for (int g = 0; g < 2; ++g) {
+          total[t][g] = (vi)_mm512_dpbusd_epi32((__m512i)total[t][g], words[g], four);
+        }
+      }
+    }
+#pragma GCC unroll 2
+    for (int g = 0; g < 2; ++g) {
+      const vf scale = part[g].scale(0, h);
+#pragma GCC unroll 8
+      for (int t = First; t < Last; ++t) {
+        scaled[t][g] = scale_products(part[g], a, h, t, total[t][g], scale, scaled[t][g]);
+      }
+    }
+  }
+#pragma GCC unroll 2
+  for (int g = 0; g < 2; ++g) {
+    const vf scale = part[g].scale(0, 0);
+    vf minimum[H];
+#pragma GCC unroll 2
+    for (int h = 0; h < H; ++h) minimum[h] = minimum_of(part[g], 0, h);
+#pragma GCC unroll 8
+    for (int t = First; t < Last; ++t) {
+      sum[t][g] = add_products(part[g], a, t, scaled[t][g], scale, minimum, sum[t][g]);
+    }
+  }
+}
+
 // A broadcast of four codes meets both groups. The float sums stay in registers: stores of 64 bytes take two cycles.
 template <Codes kCodes, int H, bool kMinimum, int T>
-void multiply_unpacked(const uint8_t* panels, int64_t parts, const uint8_t* tokens, const uint8_t* fine, float* sums,
-                       int64_t pitch) {
+void multiply_unpacked(const uint8_t* panels, int64_t parts, const uint8_t* tokens, float* sums, int64_t pitch) {
   using Part = PanelPart<kCodes, H, kMinimum>;
-  constexpr int kWords = 8 / H;
+  // With two sums a half of a part each, three tokens at a time leave registers for both.
+  constexpr int kFirst = H == 1 || T <= 3 ? T : 3;
   const auto* a = reinterpret_cast<const ActBlock<T, H>*>(tokens);
-  const auto* second = reinterpret_cast<const FineCodes<H>*>(fine);
   const uint8_t* panel[2] = {panels, panels + parts * Part::kBytes};
   vf sum[T][2];
 #pragma GCC unroll 8
@@ -35,78 +78,101 @@ void multiply_unpacked(const uint8_t* panels, int64_t parts, const uint8_t* toke
   }
   for (int64_t i = 0; i < parts; ++i) {
     const Part part[2] = {{panel[0] + i * Part::kBytes}, {panel[1] + i * Part::kBytes}};
-#pragma GCC unroll 2
-    for (int h = 0; h < H; ++h) {
-      vi total[T][2];
-#pragma GCC unroll 8
-      for (int t = 0; t < T; ++t) total[t][0] = total[t][1] = vi{};
-#pragma GCC unroll 8
-      for (int j = h * kWords; j < (h + 1) * kWords; ++j) {
-        const __m512i words[2] = {(__m512i)part[0].codes(0, j), (__m512i)part[1].codes(0, j)};
-#pragma GCC unroll 8
-        for (int t = 0; t < T; ++t) {
-          const __m512i four = _mm512_set1_epi32(word_at(a[i].q[t] + 4 * j));
-#pragma GCC unroll 2
-          for (int g = 0; g < 2; ++g) {
-            total[t][g] = (vi)_mm512_dpbusd_epi32((__m512i)total[t][g], words[g], four);
-          }
-        }
-      }
-#pragma GCC unroll 2
-      for (int g = 0; g < 2; ++g) {
-        const vf scale = part[g].scale(0, h);
-        const vf minimum = minimum_of(part[g], 0, h);
-#pragma GCC unroll 8
-        for (int t = 0; t < T; ++t) {
-          sum[t][g] = add_products(part[g], a[i], h, t, total[t][g], scale, minimum, sum[t][g]);
-        }
-      }
-    }
+    multiply_tokens<0, kFirst>(part, a[i], sum);
+    if constexpr (kFirst < T) multiply_tokens<kFirst, T>(part, a[i], sum);
   }
 #pragma GCC unroll 8
   for (int t = 0; t < T; ++t) {
 #pragma GCC unroll 2
     for (int g = 0; g < 2; ++g) store(sums + g * pitch + t * W, sum[t][g]);
   }
-  for (int64_t i = 0; i < parts; ++i) {
-    for (uint32_t left = a[i].refined; left != 0; left &= left - 1) {
-      const int t = __builtin_ctz(left);
-      for (int g = 0; g < 2; ++g) {
-        float* to = sums + g * pitch + t * W;
-        store(to, add_fine(Part{panel[g] + i * Part::kBytes}, 0, second[i * T + t], a[i].d[t], load(to)));
+}
+#elif CLIKA_X86 && CLIKA_LEVEL == 1
+// 16 registers hold the integer sums of 3 tokens and 2 groups; the float sums lie in memory.
+constexpr int kPanelTokens = 6;
+constexpr int kPanelGroups = 2;
+template <Codes kCodes>
+constexpr int kTokensAtOnce = kCodes == Codes::kNibbles ? 6 : 3;
+
+// Adds the products of tokens [First, First + N) of a tile with a part of two groups.
+template <int First, int N, class Part, int T, int H>
+CLIKA_INLINE void multiply_tokens(const Part (&part)[2], const ActBlock<T, H>& a, float* sums, int64_t pitch) {
+  constexpr int kWords = 8 / H;
+  using One = Products<Part::kCodes>;
+  vf scaled[N][2] = {};
+#pragma GCC unroll 2
+  for (int h = 0; h < H; ++h) {
+    One products[N][2];
+#pragma GCC unroll 8
+    for (int j = h * kWords; j < (h + 1) * kWords; ++j) {
+      const auto first = One::prepare(part[0].codes(0, j));
+      const auto second = One::prepare(part[1].codes(0, j));
+#pragma GCC unroll 8
+      for (int t = 0; t < N; ++t) {
+        products[t][0].add(first, a.q[First + t], j);
+        products[t][1].add(second, a.q[First + t], j);
+      }
+    }
+#pragma GCC unroll 2
+    for (int g = 0; g < 2; ++g) {
+      const vf scale = part[g].scale(0, h);
+#pragma GCC unroll 8
+      for (int t = 0; t < N; ++t) {
+        scaled[t][g] = scale_products(part[g], a, h, First + t, products[t][g].total(), scale, scaled[t][g]);
       }
     }
   }
+#pragma GCC unroll 2
+  for (int g = 0; g < 2; ++g) {
+    const vf scale = part[g].scale(0, 0);
+    vf minimum[H];
+#pragma GCC unroll 2
+    for (int h = 0; h < H; ++h) minimum[h] = minimum_of(part[g], 0, h);
+#pragma GCC unroll 8
+    for (int t = 0; t < N; ++t) {
+      float* at = sums + g * pitch + (First + t) * W;
+      store(at, add_products(part[g], a, First + t, scaled[t][g], scale, minimum, load(at)));
+    }
+  }
+}
+
+template <Codes kCodes, int H, bool kMinimum, int T>
+void multiply_unpacked(const uint8_t* panels, int64_t parts, const uint8_t* tokens, float* sums, int64_t pitch) {
+  using Part = PanelPart<kCodes, H, kMinimum>;
+  constexpr int kFirst = T < kTokensAtOnce<kCodes> ? T : kTokensAtOnce<kCodes>;
+  const auto* a = reinterpret_cast<const ActBlock<T, H>*>(tokens);
+  for (int64_t i = 0; i < parts; ++i) {
+    const Part part[2] = {{panels + i * Part::kBytes}, {panels + (parts + i) * Part::kBytes}};
+    multiply_tokens<0, kFirst>(part, a[i], sums, pitch);
+    if constexpr (kFirst < T) multiply_tokens<kFirst, T - kFirst>(part, a[i], sums, pitch);
+  }
 }
 #else
-constexpr int kPanelTokens = CLIKA_LEVEL == 2 ? 8 : 4;
+constexpr int kPanelTokens = 4;
 constexpr int kPanelGroups = 1;
 
 template <Codes kCodes, int H, bool kMinimum, int T>
-void multiply_unpacked(const uint8_t* panel, int64_t parts, const uint8_t* tokens, const uint8_t* fine, float* sums,
-                       int64_t) {
+void multiply_unpacked(const uint8_t* panel, int64_t parts, const uint8_t* tokens, float* sums, int64_t) {
   using Part = PanelPart<kCodes, H, kMinimum>;
   const auto* a = reinterpret_cast<const ActBlock<T, H>*>(tokens);
-  const auto* second = reinterpret_cast<const FineCodes<H>*>(fine);
   vf total[T];
   for (int t = 0; t < T; ++t) total[t] = load(sums + t * W);
   for (int64_t i = 0; i < parts; ++i) multiply_part(Part{panel + i * Part::kBytes}, 0, a[i], total);
   for (int t = 0; t < T; ++t) store(sums + t * W, total[t]);
-  for (int64_t i = 0; i < parts; ++i) {
-    for (uint32_t left = a[i].refined; left != 0; left &= left - 1) {
-      const int t = __builtin_ctz(left);
-      float* to = sums + t * W;
-      store(to, add_fine(Part{panel + i * Part::kBytes}, 0, second[i * T + t], a[i].d[t], load(to)));
-    }
-  }
 }
 #endif
 
 // What the formats of this level ask for.
 constexpr bool is_used(Codes codes, int halves, bool minimum) {
+  if (codes == Codes::kSigned) return kPanelCodes<Codes::kSigned> == codes && halves == 1 && !minimum;
   if (kPanelCodes<Codes::kNibbles> != Codes::kNibbles) return codes == Codes::kUnsigned;
-  return codes == Codes::kNibbles || (halves == 1 ? codes == Codes::kUnsigned || !minimum
-                                                  : codes == Codes::kUnsigned && !minimum);
+  switch (codes) {
+    case Codes::kNibbles: return true;
+    case Codes::kFiveBits: return halves == 1 || !minimum;
+    case Codes::kSixBits: return halves == 2 && !minimum;
+    case Codes::kUnsigned: return !minimum;
+    default: return false;
+  }
 }
 
 template <Codes kCodes, int H, bool kMinimum, int... T>
@@ -114,6 +180,7 @@ constexpr void fill(PanelKernels* kernels, std::integer_sequence<int, T...>) {
   if constexpr (is_used(kCodes, H, kMinimum)) {
     PanelKernel* to = kernels->at[static_cast<int>(kCodes)][H - 1][kMinimum];
     ((to[T] = multiply_unpacked<kCodes, H, kMinimum, T + 1>), ...);
+    kernels->refine[static_cast<int>(kCodes)][H - 1][kMinimum] = refine_sums<kCodes, H, kMinimum, kPanelGroups>;
   }
 }
 template <Codes kCodes>
@@ -129,6 +196,8 @@ constexpr PanelKernels all_kernels() {
   kernels.tokens = kPanelTokens;
   kernels.groups = kPanelGroups;
   fill_codes<Codes::kNibbles>(&kernels);
+  fill_codes<Codes::kFiveBits>(&kernels);
+  fill_codes<Codes::kSixBits>(&kernels);
   fill_codes<Codes::kUnsigned>(&kernels);
   fill_codes<Codes::kSigned>(&kernels);
   return kernels;

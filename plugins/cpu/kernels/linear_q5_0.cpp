@@ -15,7 +15,7 @@
 
 struct FormatQ5_0 {
   using Block = BlockQ5_0;
-  static constexpr Codes kCodes = Codes::kUnsigned;
+  static constexpr Codes kCodes = Codes::kFiveBits;
   static constexpr int kHalves = 1;
   static constexpr int kOffset = 16;
   static constexpr bool kMinimum = false;

@@ -15,7 +15,7 @@
 
 struct FormatQ5_1 {
   using Block = BlockQ5_1;
-  static constexpr Codes kCodes = Codes::kUnsigned;
+  static constexpr Codes kCodes = Codes::kFiveBits;
   static constexpr int kHalves = 1;
   static constexpr int kOffset = 0;
   static constexpr bool kMinimum = true;

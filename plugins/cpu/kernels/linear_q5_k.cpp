@@ -15,7 +15,7 @@
 
 struct FormatQ5_K {
   using Block = BlockQ5_K;
-  static constexpr Codes kCodes = Codes::kUnsigned;
+  static constexpr Codes kCodes = Codes::kFiveBits;
   static constexpr int kHalves = 1;
   static constexpr int kOffset = 0;
   static constexpr bool kMinimum = true;

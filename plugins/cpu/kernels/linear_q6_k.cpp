@@ -15,7 +15,7 @@
 
 struct FormatQ6_K {
   using Block = BlockQ6_K;
-  static constexpr Codes kCodes = Codes::kUnsigned;
+  static constexpr Codes kCodes = Codes::kSixBits;
   static constexpr int kHalves = 2;
   static constexpr int kOffset = 32;
   static constexpr bool kMinimum = false;

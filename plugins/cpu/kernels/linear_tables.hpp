@@ -16,10 +16,11 @@ struct Linear {
   int64_t k;  // columns of the weight
 };
 
-// A few tokens meet the packed weight itself; many meet panels of 256 columns of a group, unpacked once: the same codes,
+// A few tokens meet the packed weight itself; many meet panels of 512 columns of a group, unpacked once: the same codes,
 // scales and minima, so the same bits.
 constexpr int kDirectTokens = CLIKA_X86 && CLIKA_LEVEL == 2 ? 8 : 4;
-constexpr int kPanelColumns = 256;
+constexpr int kPanelColumns = 512;
+constexpr int64_t kPanelParts = kPanelColumns / 32;
 
 // A scheme of packed weights. What is null or 0 is for integer products, which a scheme of floats has not.
 struct IntegerFormat {
@@ -52,17 +53,27 @@ constexpr int32_t kMostProducts = 8;
 
 // ---- integers
 // Adds the products of `groups` panels, one after the other, with a tile of T tokens to sums[t][row]; the sums of the
-// groups lie `pitch` floats apart. `tokens` are the tile's ActBlocks, `fine` its second codes.
-using PanelKernel = void (*)(const uint8_t* panels, int64_t parts, const uint8_t* tokens, const uint8_t* fine,
-                             float* sums, int64_t pitch);
+// groups lie `pitch` floats apart. `tokens` are the tile's ActBlocks.
+using PanelKernel = void (*)(const uint8_t* panels, int64_t parts, const uint8_t* tokens, float* sums, int64_t pitch);
+// A refined block of a token: what its second codes are, and which part of a panel and which sums they belong to.
+struct FineBlock {
+  const uint8_t* codes;  // FineCodes
+  float d;               // the scale of the first codes
+  int32_t part;
+  int64_t sums;  // from the first
+};
+// Adds the products of `groups` panels with the second codes of some tokens to their sums; parts ascend.
+using RefineKernel = void (*)(const uint8_t* panels, int64_t parts, const FineBlock* fine, int64_t count, float* sums,
+                              int64_t pitch);
 constexpr int kMostPanelTokens = 16;
-constexpr int kMostPanelGroups = 2;
+constexpr int kPanelKinds = 5;  // of Codes, all but floats
 
 struct PanelKernels {
   int64_t tokens;  // of a tile
   int64_t groups;
   // By codes (see Codes), halves - 1, whether a block has a minimum, tokens - 1.
-  PanelKernel at[3][2][2][kMostPanelTokens];
+  PanelKernel at[kPanelKinds][2][2][kMostPanelTokens];
+  RefineKernel refine[kPanelKinds][2][2];
 };
 extern const PanelKernels panel_kernels;
 // Those of AMX where the machine has it and CLIKA_RT_CPU_AMX is 1, with the same bits, else panel_kernels.
