@@ -88,33 +88,33 @@ void multiply_unpacked(const uint8_t* panels, int64_t parts, const uint8_t* toke
   }
 }
 #elif CLIKA_X86 && CLIKA_LEVEL == 1
-// 16 registers hold the integer sums of 3 tokens and 2 groups; the float sums lie in memory.
+// 16 registers hold the integer sums of some tokens and groups; the float sums lie in memory.
 constexpr int kPanelTokens = 6;
 constexpr int kPanelGroups = 2;
 template <Codes kCodes>
-constexpr int kTokensAtOnce = kCodes == Codes::kNibbles ? 6 : 3;
+constexpr int kTokensAtOnce = kCodes == Codes::kNibbles || kCodes == Codes::kSigned ? 6 : 3;
+template <Codes kCodes>
+constexpr int kGroupsAtOnce = kCodes == Codes::kSigned ? 1 : 2;
 
-// Adds the products of tokens [First, First + N) of a tile with a part of two groups.
-template <int First, int N, class Part, int T, int H>
-CLIKA_INLINE void multiply_tokens(const Part (&part)[2], const ActBlock<T, H>& a, float* sums, int64_t pitch) {
+// Adds the products of tokens [First, First + N) of a tile with a part of G groups.
+template <int First, int N, int G, class Part, int T, int H>
+CLIKA_INLINE void multiply_tokens(const Part (&part)[G], const ActBlock<T, H>& a, float* sums, int64_t pitch) {
   constexpr int kWords = 8 / H;
   using One = Products<Part::kCodes>;
-  vf scaled[N][2] = {};
+  vf scaled[N][G] = {};
 #pragma GCC unroll 2
   for (int h = 0; h < H; ++h) {
-    One products[N][2];
+    One products[N][G];
 #pragma GCC unroll 8
     for (int j = h * kWords; j < (h + 1) * kWords; ++j) {
-      const auto first = One::prepare(part[0].codes(0, j));
-      const auto second = One::prepare(part[1].codes(0, j));
+      decltype(One::prepare(vu{})) words[G];
+      for (int g = 0; g < G; ++g) words[g] = One::prepare(part[g].codes(0, j));
 #pragma GCC unroll 8
       for (int t = 0; t < N; ++t) {
-        products[t][0].add(first, a.q[First + t], j);
-        products[t][1].add(second, a.q[First + t], j);
+        for (int g = 0; g < G; ++g) products[t][g].add(words[g], a.q[First + t], j);
       }
     }
-#pragma GCC unroll 2
-    for (int g = 0; g < 2; ++g) {
+    for (int g = 0; g < G; ++g) {
       const vf scale = part[g].scale(0, h);
 #pragma GCC unroll 8
       for (int t = 0; t < N; ++t) {
@@ -122,8 +122,7 @@ CLIKA_INLINE void multiply_tokens(const Part (&part)[2], const ActBlock<T, H>& a
       }
     }
   }
-#pragma GCC unroll 2
-  for (int g = 0; g < 2; ++g) {
+  for (int g = 0; g < G; ++g) {
     const vf scale = part[g].scale(0, 0);
     vf minimum[H];
 #pragma GCC unroll 2
@@ -140,11 +139,15 @@ template <Codes kCodes, int H, bool kMinimum, int T>
 void multiply_unpacked(const uint8_t* panels, int64_t parts, const uint8_t* tokens, float* sums, int64_t pitch) {
   using Part = PanelPart<kCodes, H, kMinimum>;
   constexpr int kFirst = T < kTokensAtOnce<kCodes> ? T : kTokensAtOnce<kCodes>;
+  constexpr int G = kGroupsAtOnce<kCodes>;
   const auto* a = reinterpret_cast<const ActBlock<T, H>*>(tokens);
   for (int64_t i = 0; i < parts; ++i) {
-    const Part part[2] = {{panels + i * Part::kBytes}, {panels + (parts + i) * Part::kBytes}};
-    multiply_tokens<0, kFirst>(part, a[i], sums, pitch);
-    if constexpr (kFirst < T) multiply_tokens<kFirst, T - kFirst>(part, a[i], sums, pitch);
+    for (int g = 0; g < kPanelGroups; g += G) {
+      Part part[G];
+      for (int n = 0; n < G; ++n) part[n].at = panels + ((g + n) * parts + i) * Part::kBytes;
+      multiply_tokens<0, kFirst>(part, a[i], sums + g * pitch, pitch);
+      if constexpr (kFirst < T) multiply_tokens<kFirst, T - kFirst>(part, a[i], sums + g * pitch, pitch);
+    }
   }
 }
 #else
