@@ -33,7 +33,7 @@ machine in the same minutes. Numbers are medians with the smallest and largest m
 is ours to the best peer; where less is better (times, memory) the target is an upper bound. A
 ceiling is what the machine did at best in the same run: bytes that a plain loop reads from a buffer
 as large as the weights of a token, or operations in registers. A target that was not reached is
-marked **missed**.
+marked **missed**. A heading such as `model_speed_xeon` is the same table on another machine.
 
 A prompt's operations are counted as every row through every layer. Of the last layer only the rows
 whose logits are wanted go on behind the attention, here and in llama.cpp, so more operations are
@@ -53,9 +53,10 @@ def page(folder: Path = RESULTS) -> str:
             tables[path.stem] = document
         else:
             others.append(path.name)
-    names = [name for name in ORDER if name in tables]
-    names += [name for name in tables if name not in ORDER]
-    parts = [TOP, *(section(tables[name]) for name in names)]
+    # NAME_MACHINE.json is the table NAME of another machine, and stands behind the first one's.
+    order = {name: place for place, name in enumerate(ORDER)}
+    names = sorted(tables, key=lambda stem: (order.get(tables[stem]["name"], len(ORDER)), stem))
+    parts = [TOP, *(section(tables[name], name) for name in names)]
     if others:
         listed = ", ".join(f"`{name}`" for name in others)
         told = "In forms of their own, told in [results.md](results.md)"
@@ -63,16 +64,18 @@ def page(folder: Path = RESULTS) -> str:
     return "\n".join(parts)
 
 
-def section(document: Mapping[str, Any]) -> str:
-    """The heading and the table of a document."""
+def section(document: Mapping[str, Any], stem: str) -> str:
+    """The heading and the table of a document. ``note`` in it is what its numbers do not say."""
+    heading = stem if stem.startswith(f"{document['name']}_") else document["name"]
     releases = ", ".join(f"{name} {number}" for name, number in document["versions"].items())
     return "\n".join(
         [
-            f"## {document['name']}",
+            f"## {heading}",
             "",
             document["title"],
             "",
             f"`{document['command']}` on {document['machine']}; {releases}.",
+            *([document["note"]] if "note" in document else []),
             "",
             *_table(HEAD, (_cells(row) for row in document["rows"])),
             "",

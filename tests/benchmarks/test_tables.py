@@ -89,6 +89,18 @@ def test_a_run_replaces_the_rows_that_it_measures(tmp_path: Path) -> None:
     assert text.count("**missed**") == 2  # one of them in the words above the tables
 
 
+def test_a_table_of_another_machine_stands_behind_the_first_one(tmp_path: Path) -> None:
+    for name in ("some_table.json", "some_table_small.json"):
+        made = report(tmp_path / name)
+        made.add(row())
+        made.close()
+    path = tmp_path / "some_table_small.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "note": "Without a fan."}))
+    text = tables.page(tmp_path)
+    assert text.index("## some_table\n") < text.index("## some_table_small\n")
+    assert text.count("Without a fan.") == 1
+
+
 def test_results_of_another_machine_are_not_mixed(tmp_path: Path) -> None:
     path = tmp_path / "table.json"
     report(path).add(row())
